@@ -1,0 +1,123 @@
+"""refcaffe as an engine."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from importlib import metadata
+from typing import Any
+
+import numpy as np
+
+from conformance.cases import Case, Recording
+from conformance.engines.base import Engine, EngineError
+from conformance.engines.refcaffe_memories import RefcaffeMemories
+from conformance.outcome import Unsupported
+from refcaffe import context, device
+from refcaffe.checks import CheckError
+from refcaffe.context import Mode
+
+# upstream (a key of provenance.json) -> reader era, DEBUG, compiled with its GPU code
+_BUILDS = {
+    "bvlc-1.0-cpu": (False, False, False),
+    "bvlc-datareader-cpu": (True, False, False),
+    "bvlc-1.0-fakecuda": (False, False, True),
+    "bvlc-1.0-fakecuda-debug": (False, True, True),
+    "bvlc-datareader-fakecuda": (True, False, True),
+    "bvlc-1.0-hostcuda": (False, False, True),
+}
+
+
+class RefcaffeEngine(Engine):
+    """refcaffe on the host, a fake device or a CUDA device. Raises EngineError if the device is not there."""
+
+    name = "refcaffe"
+    Fatal = CheckError
+
+    def __init__(self, device_name: str = "cpu") -> None:
+        self.device = device_name
+        try:
+            self.runtime = device.make(device_name)
+        except CheckError as error:
+            raise EngineError(str(error)) from error
+
+    def describe(self) -> dict[str, str]:
+        versions = {name: metadata.version(name) for name in ("numpy", "protobuf")}
+        return {
+            "engine": self.name,
+            "refcaffe": _version(),
+            "device": self.device,
+            "python": platform.python_version(),
+            **versions,
+            "machine": f"{platform.system()} {platform.machine()}",
+        }
+
+    def recording(self, case: Case, play: Callable[[Case, Engine], Recording]) -> Recording:
+        here = context.current()
+        before = here.mode, here.device
+        try:
+            with device.use(self.runtime):
+                return play(case, self)
+        finally:
+            here.mode, here.device = before
+
+    def stream(self, seed: int) -> Any:
+        from refcaffe.rng import Stream
+
+        return Stream(seed)
+
+    def nextafter(self, x: Any) -> Any:
+        from refcaffe import rng
+
+        return rng.nextafter(x)
+
+    def filler(self, param: dict[str, Any]) -> Callable[[list[int], Any], np.ndarray]:
+        from google.protobuf import json_format
+
+        from refcaffe.blob import Blob
+        from refcaffe.fillers import get_filler
+        from refcaffe.proto import caffe_pb2
+
+        message = json_format.ParseDict(param, caffe_pb2.FillerParameter())
+        fill = get_filler(message)
+
+        def filled(shape: list[int], stream: Any) -> np.ndarray:
+            blob = Blob(shape)
+            fill(blob, message, stream)
+            return blob.cpu_data()
+
+        return filled
+
+    def message(self, name: str, text: str) -> Any:
+        from google.protobuf import text_format
+
+        from refcaffe.proto import caffe_pb2
+
+        return text_format.Parse(text, getattr(caffe_pb2, name)())
+
+    @contextmanager
+    def memories(self, upstream: str, mode: str, device_number: int) -> Iterator[RefcaffeMemories]:
+        if upstream not in _BUILDS:
+            raise Unsupported(f"unknown upstream {upstream!r}")
+        reader_era, debug, gpu = _BUILDS[upstream]
+        runtime: Any = device.HostRuntime()
+        if gpu:
+            runtime = device.make("cuda") if self.device == "cuda" else device.FakeRuntime(devices=4)
+        here = context.current()
+        with device.use(runtime), context.build(reader_era=reader_era, debug=debug):
+            here.mode, here.device = Mode[mode], 0
+            world = RefcaffeMemories(runtime)
+            world.set_device(device_number)
+            try:
+                yield world
+            finally:
+                runtime.record = None  # what goes with the world is nobody's event
+                world.set_device(device_number)
+
+
+def _version() -> str:
+    try:
+        return metadata.version("refcaffe")
+    except metadata.PackageNotFoundError:
+        return "not installed"

@@ -1,0 +1,126 @@
+"""The protocol of a runtime, which is to refcaffe what the CUDA runtime is to Caffe, and the one without a GPU."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NoReturn, Protocol
+
+import numpy as np
+
+from refcaffe.checks import CheckError
+
+NO_GPU = "Cannot use GPU in CPU-only Caffe: check mode."
+
+Event = tuple[Any, ...]
+
+
+class Memory:
+    """A block of bytes on one side. ``array``: flat uint8, of NumPy or of the device's array module."""
+
+    __slots__ = ("array", "on_device")
+
+    def __init__(self, array: Any, on_device: bool = False) -> None:
+        self.array = array
+        self.on_device = on_device
+
+    @classmethod
+    def of(cls, array: Any, on_device: bool = False) -> Memory:
+        """The memory of somebody else's C-contiguous array; nothing is copied."""
+        return cls(array.reshape(-1).view(np.uint8), on_device)
+
+    @property
+    def nbytes(self) -> int:
+        return int(self.array.size)
+
+
+class Stream(Protocol):
+    """An order of asynchronous work on a device."""
+
+    def synchronize(self) -> None: ...
+
+
+class Runtime:
+    """Allocations and copies. ``record``, if set, is called with every event, in order:
+
+    ``("h_alloc", how, bytes, memory)``, ``("h_free", how, memory)``, ``("d_alloc", bytes, device, memory)``,
+    ``("d_free", memory, device)``, ``("h_memset" | "d_memset", memory, value, bytes)``,
+    ``("memcpy", direction, bytes, to, from)``, ``("memcpy_async", direction, bytes, to, from, stream)``,
+    ``("set_device", k)``, ``("axpy" | "scal" | "asum" | "dot", side, n)``, and the failed forms of allocation.
+    ``how`` is ``malloc`` or ``pinned``; ``memory`` is None for a null pointer.
+    """
+
+    name = "host"
+    has_gpu = False
+    xp: Any = np  # the array module of device memory
+
+    def __init__(self) -> None:
+        self.record: Callable[[Event], None] | None = None
+
+    def event(self, *event: Any) -> None:
+        if self.record is not None:
+            self.record(event)
+
+    # --- the host
+
+    def host_alloc(self, nbytes: int, pinned: bool, clear: bool) -> Memory | None:
+        """New host memory, of zeros if ``clear``. ``pinned`` needs a GPU; 0 pinned bytes are a null pointer."""
+        raise NotImplementedError
+
+    def host_free(self, memory: Memory, pinned: bool) -> None:
+        """Give host memory up. Arrays that still look at it stay valid."""
+        self.event("h_free", "pinned" if pinned else "malloc", memory)
+
+    def host_copy(self, to: Memory, source: Memory, nbytes: int) -> None:
+        """memcpy."""
+        to.array[:nbytes] = source.array[:nbytes]
+        self.event("memcpy", "H2H", nbytes, to, source)
+
+    # --- devices
+
+    def device_count(self) -> int:
+        return 0
+
+    def get_device(self) -> int:
+        """The thread's current device."""
+        self.no_gpu()
+
+    def set_device(self, device: int) -> None:
+        self.no_gpu()
+
+    def device_alloc(self, nbytes: int, clear: bool) -> Memory | None:
+        """New memory on the current device; 0 bytes are a null pointer. CheckError if there is not enough."""
+        self.no_gpu()
+
+    def device_free(self, memory: Memory) -> None:
+        self.no_gpu()
+
+    def copy(self, to: Memory | None, source: Memory | None, nbytes: int) -> None:
+        """cudaMemcpy, the direction given by where the two lie. Null pointers: nothing is copied.
+        A copy of a memory to itself is no call at all.
+        """
+        self.no_gpu()
+
+    def copy_async(self, to: Memory | None, source: Memory | None, nbytes: int, stream: Any) -> None:
+        self.no_gpu()
+
+    def new_stream(self) -> Any:
+        self.no_gpu()
+
+    def no_gpu(self) -> NoReturn:
+        raise CheckError(NO_GPU, "syncedmem.cpp").within(
+            "no GPU here: install refcaffe[gpu] and set REFCAFFE_DEVICE=cuda, or REFCAFFE_DEVICE=fake to try without one"
+        )
+
+
+class HostRuntime(Runtime):
+    """The host alone, as a Caffe compiled with CPU_ONLY."""
+
+    def host_alloc(self, nbytes: int, pinned: bool, clear: bool) -> Memory | None:
+        try:
+            memory = Memory(np.zeros(nbytes, np.uint8) if clear else np.empty(nbytes, np.uint8))
+        except MemoryError:
+            raise CheckError(f"Check failed: *ptr host allocation of size {nbytes} failed", "syncedmem.hpp") from None
+        self.event("h_alloc", "malloc", nbytes, memory)
+        if clear:
+            self.event("h_memset", memory, 0, nbytes)
+        return memory
