@@ -5,7 +5,7 @@ The attributes of pycaffe's Blob (``data``, ``diff``, ``shape``, ``count``, ``nu
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from math import prod
 from typing import TYPE_CHECKING, Any
 
@@ -49,7 +49,7 @@ class Blob:
     __slots__ = ("__weakref__", "_capacity", "_count", "_data", "_diff", "_shape", "_shape_data", "_views", "dtype")
 
     def __init__(self, shape: Sequence[int] | None = None, dtype: DTypeLike = np.float32) -> None:
-        self.dtype = np.dtype(dtype)
+        self.dtype: np.dtype[Any] = np.dtype(dtype)
         self._shape: tuple[int, ...] = ()
         self._count = 0
         self._capacity = 0
@@ -91,8 +91,8 @@ class Blob:
 
         Memory is made anew, and its contents and sharing lost, only if the blob never had so many elements.
         """
-        first = shape[0] if len(shape) == 1 else shape
-        dims = (first,) if isinstance(first, int | np.integer) else tuple(first)
+        first: Any = shape[0] if len(shape) == 1 else shape
+        dims = tuple(first) if isinstance(first, Iterable) else (first,)
         held = self._shape_data
         if dims == self._shape and held is not None and held.head is Head.HEAD_AT_CPU:
             return
@@ -294,7 +294,7 @@ class Blob:
         return self.cpu_diff().reshape(-1)[self.offset(indices)]
 
     def set_cpu_data(self, memory: Memory | None) -> None:
-        """Use the caller's host memory for the data. 1.0: a memory of another size is replaced, and the diff with it."""
+        """Use the caller's host memory for the data. 1.0: memory of another size is replaced, and the diff with it."""
         _check(memory is not None, "data")
         self._memory_to_set().set_cpu_data(memory)
 
@@ -444,7 +444,8 @@ class Blob:
         _check.eq(self._count, len(values), f"count_ == proto.{field}_size()")
         if array is None:
             array = self.mutable_cpu_diff()
-        array.reshape(-1)[:] = np.fromiter(values, np.float64 if field.startswith("double") else np.float32, len(values))
+        kind = np.float64 if field.startswith("double") else np.float32
+        array.reshape(-1)[:] = np.fromiter(values, kind, len(values))
 
     def to_proto(self, proto: BlobProto, write_diff: bool = False) -> None:
         """Write shape and data, and the diff if asked, into a BlobProto; the other precision's fields stay."""

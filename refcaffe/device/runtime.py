@@ -10,6 +10,7 @@ import numpy as np
 from refcaffe.checks import CheckError
 
 NO_GPU = "Cannot use GPU in CPU-only Caffe: check mode."
+NO_GPU_HINT = "no GPU here: install refcaffe[gpu] and set REFCAFFE_DEVICE=cuda, or REFCAFFE_DEVICE=fake to try without"
 
 Event = tuple[Any, ...]
 
@@ -107,9 +108,7 @@ class Runtime:
         self.no_gpu()
 
     def no_gpu(self) -> NoReturn:
-        raise CheckError(NO_GPU, "syncedmem.cpp").within(
-            "no GPU here: install refcaffe[gpu] and set REFCAFFE_DEVICE=cuda, or REFCAFFE_DEVICE=fake to try without one"
-        )
+        raise CheckError(NO_GPU, "syncedmem.cpp").within(NO_GPU_HINT)
 
 
 class HostRuntime(Runtime):

@@ -108,9 +108,10 @@ class Stream:
         high = nextafter(high)
         if n and not -np.inf < low < high:
             _check.fatal(f"uniform({low}, {b}): no such number exists; original Caffe would search forever.")
-        factor = real(1)
-        while high / real(2) - low / real(2) > np.finfo(real).max / real(2):
-            low, high, factor = low / real(2), high / real(2), factor * real(2)
+        half_low, half_high = low / real(2), high / real(2)
+        halved = half_high - half_low > np.finfo(real).max / real(2)
+        if halved:
+            low, high = half_low, half_high
         done = 0
         while done < n:
             # A sample takes at least one word, so these belong to this call whatever is rejected.
@@ -122,7 +123,7 @@ class Stream:
             fits = x < high
             if not fits.all():
                 x = x[fits]
-            out[done : done + x.size] = x if factor == 1 else x * factor
+            out[done : done + x.size] = x * real(2) if halved else x
             self.skip(words.size)
             done += x.size
 

@@ -1,0 +1,45 @@
+"""What Caffe's own commands share: choosing the device."""
+
+from __future__ import annotations
+
+import logging
+
+from refcaffe import context
+from refcaffe.checks import Checker, CheckError
+from refcaffe.cli.flags import Flags
+from refcaffe.context import Mode
+from refcaffe.device import NO_GPU, NO_GPU_HINT, runtime
+
+check = Checker("caffe.cpp")
+log = logging.getLogger("refcaffe.caffe.cpp")
+
+
+def gpus(flags: Flags) -> list[int]:
+    """The devices that ``--gpu`` names."""
+    if flags.gpu == "all":
+        if not runtime().has_gpu:
+            check.fatal(NO_GPU)
+        return list(range(runtime().device_count()))
+    try:
+        return [int(number) for number in flags.gpu.split(",")] if flags.gpu else []
+    except ValueError:
+        raise CheckError(f"--gpu: '{flags.gpu}' is not a list of device numbers", "caffe.cpp") from None
+
+
+def set_device(device: int) -> None:
+    """Make a device current, in GPU mode."""
+    if not runtime().has_gpu:
+        raise CheckError(NO_GPU, "common.cpp").within(NO_GPU_HINT)
+    runtime().set_device(device)
+    context.current().mode = Mode.GPU
+
+
+def choose_device(flags: Flags) -> None:
+    """CPU mode, or GPU mode on the first device of ``--gpu``; says which."""
+    numbers = gpus(flags)
+    if numbers:
+        log.info("Use GPU with device ID %d", numbers[0])
+        set_device(numbers[0])
+    else:
+        log.info("Use CPU.")
+        context.current().mode = Mode.CPU

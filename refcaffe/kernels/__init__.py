@@ -1,0 +1,1 @@
+"""The few hot loops. Everything else in the package is plain array code."""

@@ -1,0 +1,32 @@
+"""The decorator of the host's kernels: plain loops that Numba compiles at their first call."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import update_wrapper
+from typing import Any
+
+
+class Kernel:
+    """A function that is compiled when it is first called, and cached on disk for the next process.
+
+    Importing Numba takes longer than importing refcaffe, hence so late. No fused multiply-add and no reordering:
+    every operation is rounded as it is written. The compiled loop runs without the GIL.
+    """
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        update_wrapper(self, function)
+        self._function = function
+        self._compiled: Callable[..., Any] | None = None
+
+    def __call__(self, *args: Any) -> Any:
+        if self._compiled is None:
+            import numba
+
+            self._compiled = numba.njit(cache=True, nogil=True, error_model="numpy")(self._function)
+        return self._compiled(*args)
+
+
+def compiled(function: Callable[..., Any]) -> Kernel:
+    """Make a function of arrays and numbers, with plain loops inside, a kernel."""
+    return Kernel(function)

@@ -1,0 +1,131 @@
+"""BatchNorm: each channel to mean 0 and variance 1, by the batch's statistics or by running ones."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import DTypeLike
+
+from refcaffe.blob import Blob
+from refcaffe.checks import Checker
+from refcaffe.layers.base import Blobs, Layer, register
+from refcaffe.layers.sums import scale
+from refcaffe.proto import caffe_pb2
+from refcaffe.proto.caffe_pb2 import LayerParameter
+from refcaffe.side import Side
+
+_check = Checker("batch_norm_layer.cpp")
+
+
+@register("BatchNorm")
+class BatchNorm(Layer):
+    """Parameters: decaying sums of means, of variances, and of their weights. Its diff always goes down."""
+
+    exact_bottoms = 1
+    exact_tops = 1
+
+    def __init__(self, param: LayerParameter, dtype: DTypeLike = np.float32) -> None:
+        super().__init__(param, dtype)
+        self.mean, self.deviation, self.normed = (Blob(dtype=self.dtype) for _ in range(3))
+        self.image_ones, self.place_ones = Blob(dtype=self.dtype), Blob(dtype=self.dtype)
+        self.planes = (-1, -1, -1)
+
+    def layer_set_up(self, bottom: Blobs, top: Blobs) -> None:
+        param = self.param.batch_norm_param
+        self.use_running = self.phase == caffe_pb2.TEST
+        if param.HasField("use_global_stats"):
+            self.use_running = param.use_global_stats
+        self.fraction = self.dtype.type(param.moving_average_fraction)
+        self.eps = self.dtype.type(param.eps)
+        self.channels = 1 if bottom[0].num_axes == 1 else bottom[0].dim(1)
+        if not self.blobs:
+            self.blobs = [Blob((n,), self.dtype) for n in (self.channels, self.channels, 1)]
+            for blob in self.blobs:
+                blob.mutable_cpu_data().fill(0)
+        # The statistics are no parameters to learn.
+        for i in range(len(self.blobs)):
+            if len(self.param.param) == i:
+                self.param.param.add().lr_mult = 0
+            else:
+                text = "Cannot configure batch normalization statistics as layer parameters."
+                expression = "this->layer_param_.param(i).lr_mult() == 0.f"
+                _check.eq(self.param.param[i].lr_mult, 0.0, expression, text)
+
+    def reshape(self, bottom: Blobs, top: Blobs) -> None:
+        first = bottom[0]
+        if first.num_axes >= 1:
+            _check.eq(first.dim(1), self.channels, "bottom[0]->shape(1) == channels_")
+        top[0].reshape_like(first)
+        self.mean.reshape(self.channels)
+        self.deviation.reshape(self.channels)
+        self.normed.reshape_like(first)
+        images = first.dim(0)
+        # Upstream divides by 0 here, and dies.
+        _check.gt(first.count, 0, "bottom[0]->count() > 0", "An empty blob has no mean.")
+        planes = (images, self.channels, first.count // (images * self.channels))
+        if planes != self.planes:
+            for ones, size in ((self.image_ones, images), (self.place_ones, planes[2])):
+                ones.reshape(size)
+                ones.mutable_cpu_data().fill(1)
+        self.planes = planes
+
+    def forward_at(self, side: Side, bottom: Blobs, top: Blobs) -> None:
+        xp = side.xp
+        x, y = side.data(bottom[0]).reshape(self.planes), side.mutable_data(top[0]).reshape(self.planes)
+        mean, deviation = side.mutable_data(self.mean), side.mutable_data(self.deviation)
+        real: Any = self.dtype.type
+        one_over = real(1 / (self.planes[0] * self.planes[2]))
+        if self.use_running:
+            weight = self.blobs[2].cpu_data()[0]
+            factor = 1 / weight if weight != 0 else weight
+            for statistic, blob in ((mean, self.blobs[0]), (deviation, self.blobs[1])):
+                xp.copyto(statistic, side.data(blob).reshape(-1))
+                scale(statistic, factor)
+        else:
+            xp.copyto(mean, self._per_channel(side, xp.matmul(x, side.data(self.place_ones)) * one_over))
+        xp.subtract(x, mean[:, None], out=y)
+        if not self.use_running:
+            squares = xp.matmul(y[:, :, None, :], y[:, :, :, None])[:, :, 0, 0]
+            xp.copyto(deviation, self._per_channel(side, squares * one_over))
+            self._move_statistics(side, mean, deviation)
+        deviation += self.eps
+        xp.sqrt(deviation, out=deviation)
+        y /= deviation[:, None]
+        if not self.use_running:  # backward needs it, and a layer in place may overwrite the top
+            xp.copyto(side.mutable_data(self.normed).reshape(self.planes), y)
+
+    def _move_statistics(self, side: Side, mean: Any, variance: Any) -> None:
+        """weight, means, variances = the old ones times a fraction + those of this batch."""
+        weight = self.blobs[2].mutable_cpu_data()
+        real: Any = self.dtype.type
+        weight[0] = weight[0] * self.fraction + real(1)
+        values = self.planes[0] * self.planes[2]
+        unbiased = real(values) / real(values - 1) if values > 1 else real(1)
+        for blob, statistic in ((self.blobs[0], mean), (self.blobs[1], variance * unbiased)):
+            moving = side.mutable_data(blob)
+            scale(moving, self.fraction)
+            moving += statistic.reshape(moving.shape)
+
+    def backward_at(self, side: Side, top: Blobs, propagate_down: Sequence[bool], bottom: Blobs) -> None:
+        xp = side.xp
+        dy, dx = side.diff(top[0]).reshape(self.planes), side.mutable_diff(bottom[0]).reshape(self.planes)
+        deviation = side.data(self.deviation)[:, None]
+        if self.use_running:
+            xp.divide(dy, deviation, out=dx)
+            return
+        y = side.data(self.normed).reshape(self.planes)
+        products = self._per_channel(side, xp.matmul(dy[:, :, None, :], y[:, :, :, None])[:, :, 0, 0])
+        sums = self._per_channel(side, xp.matmul(dy, side.data(self.place_ones)))
+        in_place = top[0] is bottom[0]
+        work = xp.multiply(y, products[:, None], out=None if in_place else dx)
+        work += sums[:, None]
+        real: Any = self.dtype.type
+        work *= real(-1 / (self.planes[0] * self.planes[2]))
+        work += dy
+        xp.divide(work, deviation, out=dx)
+
+    def _per_channel(self, side: Side, sums: Any) -> Any:
+        """The sum over images: (N, C) to (C,)."""
+        return side.xp.matmul(side.data(self.image_ones), sums)

@@ -1,0 +1,59 @@
+"""Dropout: a random mask in TRAIN, the identity in TEST."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from refcaffe import context
+from refcaffe.blob import Blob
+from refcaffe.checks import Checker
+from refcaffe.layers.base import Blobs, NeuronLayer, register
+from refcaffe.layers.blocks import blocks
+from refcaffe.proto import caffe_pb2
+from refcaffe.side import Side
+
+_check = Checker("dropout_layer.cpp")
+
+
+@register("Dropout")
+class Dropout(NeuronLayer):
+    """Keeps an element with probability 1 - ratio, scaled by 1 / (1 - ratio); every forward draws a mask."""
+
+    def layer_set_up(self, bottom: Blobs, top: Blobs) -> None:
+        ratio = float(self.dtype.type(self.param.dropout_param.dropout_ratio))
+        if context.current_build().debug:
+            _check(ratio > 0, "threshold_ > 0.")
+            _check(ratio < 1, "threshold_ < 1.")
+        self.keep = 1.0 - ratio  # a double, so the mask is drawn in double arithmetic
+        self.scale = self.dtype.type(np.float64(1) / self.keep)
+        self.mask = Blob(dtype=np.uint32)
+
+    def reshape(self, bottom: Blobs, top: Blobs) -> None:
+        super().reshape(bottom, top)
+        self.mask.reshape_like(bottom[0])
+
+    def forward_at(self, side: Side, bottom: Blobs, top: Blobs) -> None:
+        x, y = side.data(bottom[0]), side.mutable_data(top[0])
+        mask = side.mutable_data(self.mask)
+        if self.phase == caffe_pb2.TRAIN:
+            context.current().stream.bernoulli(mask.size, self.keep, mask.reshape(-1))
+            self._apply(side, x, mask, y)
+        elif y is not x:
+            side.xp.copyto(y, x)
+
+    def backward_at(self, side: Side, top: Blobs, propagate_down: Sequence[bool], bottom: Blobs) -> None:
+        if not propagate_down[0]:
+            return
+        dy, dx = side.diff(top[0]), side.mutable_diff(bottom[0])
+        if self.phase == caffe_pb2.TRAIN:
+            self._apply(side, dy, side.data(self.mask), dx)
+        elif dx is not dy:
+            side.xp.copyto(dx, dy)
+
+    def _apply(self, side: Side, x: Any, mask: Any, out: Any) -> None:
+        for x_part, mask_part, out_part in blocks(side, x, mask, out):
+            kept = x_part * mask_part.astype(self.dtype)
+            side.xp.multiply(kept, self.scale, out=out_part)

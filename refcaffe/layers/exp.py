@@ -1,0 +1,50 @@
+"""Exp: base ** (shift + scale * x)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from refcaffe.checks import Checker
+from refcaffe.layers.base import Blobs, NeuronLayer, register
+from refcaffe.layers.log import log_of_base
+from refcaffe.layers.sums import IN_DOUBLE, check_size, scale
+from refcaffe.side import Side
+
+_check = Checker("exp_layer.cpp")
+
+
+@register("Exp")
+class Exp(NeuronLayer):
+    """outer * exp(inner * x): outer = base ** shift, inner = scale * log(base). Factors of 1 are left out."""
+
+    def layer_set_up(self, bottom: Blobs, top: Blobs) -> None:
+        param, real = self.param.exp_param, self.dtype.type
+        self.inner = log_of_base(_check, param.base, self.dtype) * real(param.scale)
+        self.outer = real(1)
+        if param.shift != 0:
+            with np.errstate(over="ignore"):
+                base = np.float64(np.e) if param.base == -1 else np.float64(param.base)
+                self.outer = real(np.power(base, np.float64(param.shift)))
+
+    def forward_at(self, side: Side, bottom: Blobs, top: Blobs) -> None:
+        x, y = side.data(bottom[0]), side.mutable_data(top[0])
+        check_size(side, x.size)
+        if self.inner != 1:
+            if y is not x:
+                side.xp.copyto(y, x)
+            scale(y, self.inner)
+            x = y
+        side.xp.exp(x, out=y, **IN_DOUBLE)
+        if self.outer != 1:
+            scale(y, self.outer)
+
+    def backward_at(self, side: Side, top: Blobs, propagate_down: Sequence[bool], bottom: Blobs) -> None:
+        if not propagate_down[0]:
+            return
+        y, dy, dx = side.data(top[0]), side.diff(top[0]), side.mutable_diff(bottom[0])
+        check_size(side, y.size)
+        side.xp.multiply(y, dy, out=dx)
+        if self.inner != 1:
+            scale(dx, self.inner)

@@ -1,0 +1,70 @@
+"""Power: (shift + scale * x) ** power."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from refcaffe.layers.base import Blobs, NeuronLayer, register
+from refcaffe.layers.sums import IN_DOUBLE, check_size, scale, scaled
+from refcaffe.side import Side
+
+
+@register("Power")
+class Power(NeuronLayer):
+    """The gradient is found in one of five ways, as exact as each of them is; NaN at x = 0 in some.
+
+    In place, all but the first of them overwrite the top's diff before they read it.
+    """
+
+    def layer_set_up(self, bottom: Blobs, top: Blobs) -> None:
+        param, real = self.param.power_param, self.dtype.type
+        self.power, self.scale, self.shift = real(param.power), real(param.scale), real(param.shift)
+        self.diff_scale = self.power * self.scale
+
+    def forward_at(self, side: Side, bottom: Blobs, top: Blobs) -> None:
+        y = side.mutable_data(top[0])
+        if self.diff_scale == 0:
+            value = self.shift.astype(np.float64) ** self.power.astype(np.float64)
+            y.fill(value if value != 0 else 0)  # -0 comes out as 0
+            return
+        self._inner(side, side.data(bottom[0]), y)
+        if self.power != 1:
+            check_size(side, y.size)
+            side.xp.power(y, self.power, out=y, **IN_DOUBLE)
+
+    def backward_at(self, side: Side, top: Blobs, propagate_down: Sequence[bool], bottom: Blobs) -> None:
+        if not propagate_down[0]:
+            return
+        xp = side.xp
+        dx, dy = side.mutable_diff(bottom[0]), side.diff(top[0])
+        if self.diff_scale == 0:
+            dx.fill(0)
+            return
+        check_size(side, dx.size)
+        if self.power == 1:
+            dx.fill(self.diff_scale)
+        elif self.power == 2:
+            scaled(xp, self.diff_scale * self.scale, side.data(bottom[0]), dx)
+            if self.shift != 0:
+                dx += self.diff_scale * self.shift
+        elif self.shift == 0:
+            x = side.data(bottom[0])
+            xp.divide(side.data(top[0]), x, out=dx)
+            scale(dx, self.power)
+        else:
+            self._inner(side, side.data(bottom[0]), dx)
+            xp.divide(side.data(top[0]), dx, out=dx)
+            if self.diff_scale != 1:
+                scale(dx, self.diff_scale)
+        xp.multiply(dy, dx, out=dx)
+
+    def _inner(self, side: Side, x: Any, out: Any) -> None:
+        if out is not x:
+            side.xp.copyto(out, x)
+        if self.scale != 1:
+            scale(out, self.scale)
+        if self.shift != 0:
+            out += self.shift

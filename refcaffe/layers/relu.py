@@ -1,0 +1,40 @@
+"""ReLU: max(x, 0) + slope * min(x, 0)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import DTypeLike
+
+from refcaffe.layers.base import Blobs, NeuronLayer, register
+from refcaffe.layers.blocks import blocks
+from refcaffe.layers.engine import check_engine
+from refcaffe.layers.sums import parts
+from refcaffe.proto.caffe_pb2 import LayerParameter
+from refcaffe.side import Side
+
+
+@register("ReLU")
+class ReLU(NeuronLayer):
+    """Both terms are always added up: -infinity gives NaN at slope 0."""
+
+    def __init__(self, param: LayerParameter, dtype: DTypeLike = np.float32) -> None:
+        check_engine(param, param.relu_param.engine)
+        super().__init__(param, dtype)
+        self.slope = self.dtype.type(param.relu_param.negative_slope)
+
+    def forward_at(self, side: Side, bottom: Blobs, top: Blobs) -> None:
+        for x, y in blocks(side, side.data(bottom[0]), side.mutable_data(top[0])):
+            high, low = parts(x)
+            low *= self.slope
+            side.xp.add(high, low, out=y)
+
+    def backward_at(self, side: Side, top: Blobs, propagate_down: Sequence[bool], bottom: Blobs) -> None:
+        if not propagate_down[0]:
+            return
+        arrays = side.data(bottom[0]), side.diff(top[0]), side.mutable_diff(bottom[0])
+        for x, dy, dx in blocks(side, *arrays):
+            factor = (x <= 0) * self.slope
+            factor += x > 0
+            side.xp.multiply(dy, factor, out=dx)

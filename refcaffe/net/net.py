@@ -1,0 +1,392 @@
+"""Net: layers connected by blobs, set up in order, run forward and backward."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import DTypeLike
+
+from refcaffe import context
+from refcaffe.blob import Blob
+from refcaffe.checks import Checker, CheckError
+from refcaffe.context import Mode
+from refcaffe.layers import create
+from refcaffe.layers.base import Layer
+from refcaffe.net import backward_flags, debug_info, weights
+from refcaffe.net.filter import filter_net
+from refcaffe.net.parameters import Parameters
+from refcaffe.net.read import read_net_param
+from refcaffe.net.splits import insert_splits
+from refcaffe.proto import caffe_pb2
+from refcaffe.proto.io import to_text
+
+if TYPE_CHECKING:
+    from refcaffe.proto.caffe_pb2 import LayerParameter, NetParameter
+
+_check = Checker("net.cpp")
+_log = logging.getLogger("refcaffe.net.cpp")
+
+AUTOMATIC = "(automatic)"  # the name of every blob that a loss layer without a top gets
+
+Callback = Callable[[int], Any]
+
+
+class Net:
+    """A net, from a NetParameter or, as in pycaffe, from a file: ``Net(model, phase, level=, stages=, weights=)``.
+
+    By layer number: ``layers``, ``layer_names``, ``bottoms``, ``tops`` (lists of Blob), ``bottom_ids``, ``top_ids``,
+    ``param_ids``, ``layer_need_backward``, ``bottom_need_backward``. By blob number: ``all_blobs``, ``blob_names``,
+    ``loss_weights``, ``blob_need_backward``. ``parameters`` knows owners, sharing and multipliers.
+    By name, as in pycaffe: ``blobs``, ``params``, ``layer_dict``, ``inputs``, ``outputs``.
+    ``before_forward`` and its three companions are lists of functions called with the layer's number.
+
+    Raises CheckError with upstream's message for a definition that upstream refuses; nothing is left running then.
+    A net whose data layers have threads ends them when it is closed, dropped, or left as a ``with`` block.
+    """
+
+    def __init__(
+        self,
+        model: NetParameter | str,
+        phase: int | None = None,
+        *,
+        level: int = 0,
+        stages: Sequence[str] = (),
+        weights: str | None = None,
+        dtype: DTypeLike = np.float32,
+    ) -> None:
+        if isinstance(model, caffe_pb2.NetParameter):
+            param = model
+        else:
+            param = read_net_param(model)
+            if phase is None:
+                raise TypeError("Net(model, phase): the phase, refcaffe.TRAIN or refcaffe.TEST, is missing")
+            param.state.phase = phase
+            param.state.stage.extend(stages)
+            param.state.level = level
+        self.dtype: np.dtype[Any] = np.dtype(dtype)
+        self.layers: list[Layer] = []
+        self.layer_names: list[str] = []
+        self.bottoms: list[list[Blob]] = []
+        self.tops: list[list[Blob]] = []
+        self.bottom_ids: list[list[int]] = []
+        self.top_ids: list[list[int]] = []
+        self.param_ids: list[list[int]] = []
+        self.layer_need_backward: list[bool] = []
+        self.bottom_need_backward: list[list[bool]] = []
+        self.all_blobs: list[Blob] = []
+        self.blob_names: list[str] = []
+        self.loss_weights: list[float] = []
+        self.blob_need_backward: list[bool] = []
+        self.parameters = Parameters()
+        self.input_ids: list[int] = []
+        self.output_ids: list[int] = []
+        self.memory_used = 0
+        self.before_forward: list[Callback] = []
+        self.after_forward: list[Callback] = []
+        self.before_backward: list[Callback] = []
+        self.after_backward: list[Callback] = []
+        try:
+            self._build(param)
+            if weights is not None:
+                self.copy_from(weights)
+        except BaseException:
+            self.close()
+            raise
+
+    # --- set-up
+
+    def _build(self, given: NetParameter) -> None:
+        self.phase: int = given.state.phase
+        filtered = filter_net(given)
+        self._info("Initializing net from parameters: \n%s", lambda: to_text(filtered))
+        param = insert_splits(filtered)
+        self.name: str = param.name
+        by_name: dict[str, int] = {}
+        available: set[str] = set()
+        for layer_param in param.layer:
+            if not layer_param.HasField("phase"):
+                layer_param.phase = self.phase
+            try:
+                self._add_layer(layer_param, by_name, available)
+            except CheckError as error:
+                place = f"layer '{layer_param.name}' ({layer_param.type}) of net '{self.name}', set-up"
+                raise error.within(place) from error.__cause__
+        backward_flags.prune(self)
+        if param.force_backward:
+            backward_flags.force(self)
+        for name in sorted(available, key=str.encode):
+            self._info("This network produces output %s", name)
+            self.output_ids.append(by_name[name])
+        self.parameters.share()
+        self.debug_info: bool = param.debug_info
+        self._info("Network initialization done.")
+
+    def _info(self, text: str, *args: Any) -> None:
+        if _log.isEnabledFor(logging.INFO) and context.current().root_solver:
+            _log.info(text, *(arg() if callable(arg) else arg for arg in args))
+
+    def _add_layer(self, param: LayerParameter, by_name: dict[str, int], available: set[str]) -> None:
+        if len(param.propagate_down):
+            text = "propagate_down param must be specified either 0 or bottom_size times "
+            expression = "layer_param.propagate_down_size() == layer_param.bottom_size()"
+            _check.eq(len(param.propagate_down), len(param.bottom), expression, text)
+        layer = create(param, self.dtype)
+        self.layers.append(layer)
+        self.layer_names.append(param.name)
+        self._info("Creating Layer %s", param.name)
+        self.bottoms.append([])
+        self.tops.append([])
+        for per_layer in (self.bottom_ids, self.top_ids, self.param_ids, self.bottom_need_backward):
+            per_layer.append([])  # type: ignore[attr-defined]
+        need_backward = False
+        for j in range(len(param.bottom)):
+            need_backward |= self.blob_need_backward[self._append_bottom(param, j, by_name, available)]
+        for j, name in enumerate(param.top):
+            in_place = j < len(param.bottom) and name == param.bottom[j]
+            self._append_top(param, name, by_name[name] if in_place else None, by_name)
+            available.add(name)
+            if param.type == "Input":
+                self.input_ids.append(len(self.all_blobs) - 1)
+        if layer.auto_tops:
+            for _ in range(len(param.top), max(layer.min_tops, layer.exact_tops)):
+                self._append_top(param, AUTOMATIC, None, None)
+        layer.set_up(self.bottoms[-1], self.tops[-1])
+        self._info("Setting up %s", param.name)
+        for j, (top, blob) in enumerate(zip(self.tops[-1], self.top_ids[-1], strict=True)):
+            self.loss_weights[blob] = layer.loss(j)
+            self._info("Top shape: %s", top.shape_string)
+            if layer.loss(j):
+                self._info("    with loss weight %g", layer.loss(j))
+            self.memory_used += top.count
+        self._info("Memory required for data: %d", self.memory_used * self.dtype.itemsize)
+        need_backward |= self._append_params(layer)
+        self.layer_need_backward.append(need_backward)
+        if need_backward:
+            for blob in self.top_ids[-1]:
+                self.blob_need_backward[blob] = True
+
+    def _append_bottom(self, param: LayerParameter, j: int, by_name: dict[str, int], available: set[str]) -> int:
+        name = param.bottom[j]
+        if name not in available:
+            _check.fatal(f"Unknown bottom blob '{name}' (layer '{param.name}', bottom index {j})")
+        blob = by_name[name]
+        self._info("%s <- %s", param.name, name)
+        self.bottoms[-1].append(self.all_blobs[blob])
+        self.bottom_ids[-1].append(blob)
+        available.remove(name)
+        wanted = param.propagate_down[j] if len(param.propagate_down) else self.blob_need_backward[blob]
+        self.bottom_need_backward[-1].append(wanted)
+        return blob
+
+    def _append_top(
+        self, param: LayerParameter, name: str, in_place: int | None, by_name: dict[str, int] | None
+    ) -> None:
+        if in_place is not None:
+            self._info("%s -> %s (in-place)", param.name, name)
+            blob = in_place
+        else:
+            if by_name is not None and name in by_name:
+                _check.fatal(f"Top blob '{name}' produced by multiple sources.")
+            self._info("%s -> %s", param.name, name)
+            blob = len(self.all_blobs)
+            self.all_blobs.append(Blob(dtype=self.dtype))
+            self.blob_names.append(name)
+            self.loss_weights.append(0.0)
+            self.blob_need_backward.append(False)
+            if by_name is not None:
+                by_name[name] = blob
+        self.tops[-1].append(self.all_blobs[blob])
+        self.top_ids[-1].append(blob)
+
+    def _append_params(self, layer: Layer) -> bool:
+        """Register the layer's parameters; whether any of them learns."""
+        specs, default = layer.param.param, caffe_pb2.ParamSpec()
+        text = f"Too many params specified for layer {layer.param.name}"
+        _check.le(len(specs), len(layer.blobs), "param_size <= num_param_blobs", text)
+        learns = False
+        for index in range(len(layer.blobs)):
+            wanted = (specs[index] if index < len(specs) else default).lr_mult != 0
+            layer.set_param_propagate_down(index, wanted)
+            learns |= wanted
+        for index in range(len(layer.blobs)):
+            self.param_ids[-1].append(self.parameters.append(layer, len(self.layers) - 1, index, default))
+        return learns
+
+    # --- by name
+
+    @property
+    def blobs(self) -> dict[str, Blob]:
+        """Blobs by name, in the order of their making; of several of one name the last."""
+        return dict(zip(self.blob_names, self.all_blobs, strict=True))
+
+    @property
+    def params(self) -> dict[str, list[Blob]]:
+        """The parameters of each layer that has any, by layer name."""
+        return {name: layer.blobs for name, layer in zip(self.layer_names, self.layers, strict=True) if layer.blobs}
+
+    @property
+    def layer_dict(self) -> dict[str, Layer]:
+        """Layers by name."""
+        return dict(zip(self.layer_names, self.layers, strict=True))
+
+    @property
+    def inputs(self) -> list[str]:
+        """Names of the blobs that Input layers give."""
+        return [self.blob_names[blob] for blob in self.input_ids]
+
+    @property
+    def outputs(self) -> list[str]:
+        """Names of the blobs that no layer reads, sorted."""
+        return [self.blob_names[blob] for blob in self.output_ids]
+
+    # --- running
+
+    def forward_from_to(self, start: int, end: int) -> Any:
+        """Run layers ``start`` ... ``end`` (numbers, both included); returns their loss."""
+        _check.ge(start, 0, "start >= 0")
+        _check.lt(end, len(self.layers), "end < layers_.size()")
+        loss = self.dtype.type(0)
+        i = start
+        try:
+            for i in range(start, end + 1):
+                for callback in self.before_forward:
+                    callback(i)
+                loss += self.layers[i].forward(self.bottoms[i], self.tops[i])
+                if self.debug_info:
+                    debug_info.forward(self, i)
+                for callback in self.after_forward:
+                    callback(i)
+        except CheckError as error:
+            raise error.within(self._place(i, "forward")) from error.__cause__
+        return loss
+
+    def backward_from_to(self, start: int, end: int) -> None:
+        """Run layers ``start`` down to ``end`` backward, those that need it."""
+        _check.ge(end, 0, "end >= 0")
+        _check.lt(start, len(self.layers), "start < layers_.size()")
+        i = start
+        try:
+            for i in range(start, end - 1, -1):
+                for callback in self.before_backward:
+                    callback(i)
+                if self.layer_need_backward[i]:
+                    self.layers[i].backward(self.tops[i], self.bottom_need_backward[i], self.bottoms[i])
+                    if self.debug_info:
+                        debug_info.backward(self, i)
+                for callback in self.after_backward:
+                    callback(i)
+        except CheckError as error:
+            raise error.within(self._place(i, "backward")) from error.__cause__
+
+    def _place(self, i: int, what: str) -> str:
+        return f"layer '{self.layer_names[i]}' ({self.layers[i].type}) of net '{self.name}', {what}"
+
+    def forward_backward(self) -> Any:
+        """One pass forward and backward over all layers; returns the loss."""
+        loss = self.forward_from_to(0, len(self.layers) - 1)
+        self.backward_from_to(len(self.layers) - 1, 0)
+        if self.debug_info:
+            self.parameters.log_norms()
+        return loss
+
+    def _layer_id(self, name: str) -> int:
+        if name not in self.layer_names:
+            raise ValueError(f"{name!r} is not a layer of net {self.name!r}")
+        return self.layer_names.index(name)
+
+    def _set_inputs(self, inputs: dict[str, Any], names: Sequence[str], attribute: str) -> None:
+        if set(inputs) != set(names):
+            raise ValueError(f"the arguments {sorted(inputs)} are not the net's blobs {sorted(names)}")
+        blobs = self.blobs
+        for name, array in inputs.items():
+            if array.shape[0] != blobs[name].shape[0]:
+                raise ValueError(f"{name}: {array.shape[0]} items for a batch of {blobs[name].shape[0]}")
+            getattr(blobs[name], attribute)[...] = array
+
+    def forward(
+        self, blobs: Sequence[str] = (), start: str | None = None, end: str | None = None, **inputs: Any
+    ) -> dict[str, Any]:
+        """Run the net, or its layers ``start`` ... ``end`` (names, both included), as pycaffe does.
+
+        ``inputs`` are arrays for all of the net's inputs, or none. Returns the data of the outputs (with ``end``:
+        of that layer's tops) and of ``blobs``, by name: live arrays, which the next pass overwrites.
+        """
+        first = 0 if start is None else self._layer_id(start)
+        last = len(self.layers) - 1 if end is None else self._layer_id(end)
+        names = self.outputs if end is None else [self.blob_names[blob] for blob in self.top_ids[last]]
+        if inputs:
+            self._set_inputs(inputs, self.inputs, "data")
+        self.forward_from_to(first, last)
+        by_name = self.blobs
+        return {name: by_name[name].data for name in {*names, *blobs}}
+
+    def backward(
+        self, diffs: Sequence[str] = (), start: str | None = None, end: str | None = None, **top_diffs: Any
+    ) -> dict[str, Any]:
+        """Run the net backward, from layer ``start`` down to ``end``, as pycaffe does.
+
+        ``top_diffs`` are arrays for the diffs of all outputs, or none. Returns the diffs of the inputs (with ``end``:
+        of that layer's bottoms) and of ``diffs``, by name.
+        """
+        first = len(self.layers) - 1 if start is None else self._layer_id(start)
+        last = 0 if end is None else self._layer_id(end)
+        names = self.inputs if end is None else [self.blob_names[blob] for blob in self.bottom_ids[last]]
+        if top_diffs:
+            self._set_inputs(top_diffs, self.outputs, "diff")
+        self.backward_from_to(first, last)
+        by_name = self.blobs
+        return {name: by_name[name].diff for name in {*names, *diffs}}
+
+    def reshape(self) -> None:
+        """Reshape every layer in order, after the shape of an input changed."""
+        for i, layer in enumerate(self.layers):
+            try:
+                layer.reshape(self.bottoms[i], self.tops[i])
+            except CheckError as error:
+                raise error.within(self._place(i, "reshape")) from error.__cause__
+
+    def clear_param_diffs(self) -> None:
+        """Zero the gradient of every learnable parameter, on the side that the mode says."""
+        gpu = context.current().mode is Mode.GPU
+        for blob in self.parameters.learnable:
+            (blob.mutable_gpu_diff() if gpu else blob.mutable_cpu_diff()).fill(0)
+
+    def update(self) -> None:
+        """data -= diff for every learnable parameter."""
+        for blob in self.parameters.learnable:
+            blob.update()
+
+    # --- weights
+
+    def copy_from(self, path: str) -> None:
+        """Copy parameters from a model file into the layers of the same names."""
+        weights.copy_from_file(self, path)
+
+    def share_with(self, other: Net) -> None:
+        """Use the other net's parameter data in the layers of the same names."""
+        weights.share_trained_layers(self, other)
+
+    def save(self, path: str, write_diff: bool = False) -> None:
+        """Write definition and parameters to a binary file (``.caffemodel``)."""
+        weights.save(self, path, write_diff)
+
+    def to_proto(self, write_diff: bool = False) -> NetParameter:
+        """The net's definition after set-up, with its parameters."""
+        return weights.to_proto(self, write_diff)
+
+    # --- the end
+
+    def close(self) -> None:
+        """End the threads and close the files of the data layers. The net cannot run afterwards."""
+        for layer in self.layers:
+            layer.close()
+
+    def __enter__(self) -> Net:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()

@@ -1,0 +1,37 @@
+"""AdaDelta."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from refcaffe.side import Side
+from refcaffe.solvers.sgd import SGDSolver
+from refcaffe.solvers.solver import register
+
+
+@register("AdaDelta")
+class AdaDeltaSolver(SGDSolver):
+    """h = m * h + (1 - m) * g²; u = g * √((delta + k) / (delta + h)); k = m * k + (1 - m) * u²; update = rate * u.
+
+    The first half of ``history`` holds h, the second k.
+    """
+
+    histories_per_param = 2
+
+    def compute_update_value(self, side: Side, index: int, local_rate: Any) -> None:
+        real, xp = self.dtype.type, side.xp
+        momentum, delta = real(self.param.momentum), real(self.param.delta)
+        gradient = side.mutable_diff(self.net.parameters.learnable[index])
+        squares = side.mutable_data(self.history[index])
+        updates = side.mutable_data(self.history[index + len(self.net.parameters.learnable)])
+
+        def blend(history: Any, value: Any) -> None:
+            # The device multiplies (1 - m) * v * v from the left.
+            square = (1 - momentum) * value * value if side.gpu else (1 - momentum) * (value * value)
+            history *= momentum
+            history += square
+
+        blend(squares, gradient)
+        gradient *= xp.sqrt((updates + delta) / (squares + delta))
+        blend(updates, gradient)
+        gradient *= local_rate

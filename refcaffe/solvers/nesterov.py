@@ -1,0 +1,25 @@
+"""Nesterov's accelerated gradient."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from refcaffe.side import Side
+from refcaffe.solvers.sgd import SGDSolver
+from refcaffe.solvers.solver import register
+
+
+@register("Nesterov")
+class NesterovSolver(SGDSolver):
+    """h = rate * g + momentum * h; update = (1 + momentum) * h - momentum * (h before)."""
+
+    def compute_update_value(self, side: Side, index: int, local_rate: Any) -> None:
+        momentum = self.dtype.type(self.param.momentum)
+        gradient = side.mutable_diff(self.net.parameters.learnable[index])
+        history = side.mutable_data(self.history[index])
+        before = history * -momentum
+        history *= momentum
+        gradient *= local_rate
+        history += gradient
+        side.xp.multiply(history, 1 + momentum, out=gradient)
+        gradient += before

@@ -1,0 +1,29 @@
+"""Solver definitions from files."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from refcaffe.proto import caffe_pb2
+from refcaffe.proto.io import read_text
+from refcaffe.proto.upgrade import upgrade_solver
+
+if TYPE_CHECKING:
+    from refcaffe.proto.caffe_pb2 import SolverParameter
+
+_log = logging.getLogger("refcaffe.upgrade_proto.cpp")
+
+
+def read_solver_param(path: str) -> SolverParameter:
+    """The definition in a text file, with a ``snapshot_prefix``: by default the file's own name without its ending."""
+    param = read_text(path, caffe_pb2.SolverParameter)
+    upgrade_solver(param, path)
+    if not param.HasField("snapshot_prefix"):
+        param.snapshot_prefix = str(Path(path).with_suffix(""))
+        _log.info("snapshot_prefix was not specified and is set to %s", param.snapshot_prefix)
+    elif Path(param.snapshot_prefix).is_dir():
+        param.snapshot_prefix = str(Path(param.snapshot_prefix) / Path(path).stem)
+        _log.info("snapshot_prefix was a directory and is replaced to %s", param.snapshot_prefix)
+    return param
