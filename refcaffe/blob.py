@@ -16,6 +16,7 @@ from refcaffe import context
 from refcaffe.checks import Checker
 from refcaffe.context import Mode
 from refcaffe.device import Memory, runtime
+from refcaffe.kernels.blas import scal
 from refcaffe.syncedmem import Head, SyncedMemory
 
 if TYPE_CHECKING:
@@ -405,8 +406,7 @@ class Blob:
         self._floating()
         side = self._side(memory)
         if side is not None:
-            array = getattr(self, f"mutable_{side}_{name}")()
-            array *= self.dtype.type(factor)
+            scal(self.dtype.type(factor), getattr(self, f"mutable_{side}_{name}")())
             runtime().event("scal", side, self._count)
 
     def scale_data(self, factor: float) -> None:

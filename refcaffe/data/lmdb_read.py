@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import errno
 import logging
+import mmap
 import os
+import struct
 import threading
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, BinaryIO
 
 import lmdb
 
 from refcaffe import context
 from refcaffe.data.lmdb_errors import CORRUPTED, os_status_error, status_error, translated
-from refcaffe.data.lmdb_pages import all_pages_there
+from refcaffe.data.lmdb_tree import EMPTY, META_SIZE, Damaged, Tree, read_meta, read_page_size
 
 _log = logging.getLogger("refcaffe.db_lmdb.cpp")
 
@@ -33,16 +38,13 @@ _environments: dict[tuple[int, int], _Environment] = {}
 _lock = threading.RLock()
 
 
-def _acquire(source: str) -> _Environment:
-    path = os.path.join(source, "data.mdb")
-    try:
-        file = os.stat(path)
-    except OSError as error:
-        raise os_status_error(error, source) from None
-    key = (file.st_dev, file.st_ino)  # not its name, which somebody may have given to a new file
+def _acquire(source: str, file: BinaryIO) -> _Environment:
+    """The environment of the folder whose data file is open as ``file``."""
+    status = os.fstat(file.fileno())
+    key = status.st_dev, status.st_ino  # not its name, which somebody may have given to a new file
     with _lock:
         if key not in _environments:
-            _environments[key] = _Environment(_open(source, file.st_size), key)
+            _environments[key] = _Environment(_open(source, status.st_size), key)
         environment = _environments[key]
         environment.users += 1
     return environment
@@ -81,13 +83,16 @@ def _open(source: str, file_size: int) -> Any:
             env = lmdb.open(source, lock=False, **options)
     except lmdb.Error as error:
         raise translated(error, source) from None
-    promised = (env.info()["last_pgno"] + 1) * env.stat()["psize"]
-    # Reading what a file has lost would kill the process; but last pages without content may not be written.
-    if file_size < promised and not all_pages_there(os.path.join(source, "data.mdb")):
-        env.close()
-        where = f"data.mdb ends after {file_size} bytes of {promised}: cut off?"
-        raise status_error(*CORRUPTED, source).within(where)
     return env
+
+
+@contextmanager
+def _told(source: str) -> Iterator[None]:
+    """Say of what is wrong inside the file what liblmdb says of the little that it finds out."""
+    try:
+        yield
+    except (Damaged, struct.error) as error:
+        raise status_error(*CORRUPTED, source).within(f"data.mdb: {error}") from None
 
 
 class LmdbCursor:
@@ -95,55 +100,76 @@ class LmdbCursor:
 
     def __init__(self, source: str) -> None:
         self._source = source
-        self.valid = False
-        self._environment: _Environment | None = _acquire(source)
+        self._record: tuple[bytes, memoryview] | None = None
         self._transaction: Any = None
-        self._cursor: Any = None
+        self._environment: _Environment | None = None
         try:
-            # Buffers, not copies: nothing moves or vanishes while the transaction lasts.
-            self._transaction = self._environment.env.begin(buffers=True)
-            self._cursor = self._transaction.cursor()
+            with open(os.path.join(source, "data.mdb"), "rb") as file:
+                with _told(source):
+                    page_size = read_page_size(file.read(META_SIZE))
+                self._environment = _acquire(source, file)
+                self._tree = self._begin(file, page_size)
             self.seek_to_first()
-        except lmdb.Error as error:
-            self.close()
-            raise translated(error, source) from None
+        except OSError as error:
+            raise os_status_error(error, source) from None
         except BaseException:
             self.close()
             raise
         if context.current().root_solver:
             _log.info("Opened lmdb %s", source)
 
+    def _begin(self, file: BinaryIO, page_size: int) -> Tree:
+        """Begin the transaction, by which writers know what to leave alone, and find the state that it sees."""
+        while True:
+            try:
+                self._transaction = self._environment.env.begin()  # type: ignore[union-attr]
+            except lmdb.Error as error:
+                raise translated(error, self._source) from None
+            pages = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+            number = self._transaction.id()
+            with _told(self._source):
+                meta = read_meta(pages, page_size, number)
+            if meta.transaction == number:
+                break
+            self._transaction.abort()  # others have committed twice in this moment
+        tree = Tree(pages, page_size, meta.root)
+        # Rather now than in the middle of a training; but last pages without content may not be written.
+        if len(pages) < (meta.last_page + 1) * page_size:
+            with _told(self._source):
+                deque(tree.records(), maxlen=0)
+        return tree
+
+    @property
+    def valid(self) -> bool:
+        return self._record is not None
+
     def key(self) -> bytes:
-        return bytes(self._cursor.key())
+        return self._here()[0]
 
     def value(self) -> memoryview:
-        value: memoryview = self._cursor.value()
-        return value
+        return self._here()[1]
+
+    def _here(self) -> tuple[bytes, memoryview]:
+        if self._record is None:
+            raise LookupError(f"no record here in LMDB '{self._source}'")
+        return self._record
 
     def next(self) -> None:
-        self._seek("next")
+        with _told(self._source):
+            self._record = next(self._records, None)
 
     def seek_to_first(self) -> None:
-        self._seek("first")
-
-    def _seek(self, where: str) -> None:
-        try:
-            self.valid = getattr(self._cursor, where)()
-        except lmdb.Error as error:
-            raise translated(error, self._source) from None
+        self._records = self._tree.records()
+        self.next()
 
     def close(self) -> None:
         environment, self._environment = self._environment, None
         if environment is None:
             return
-        self.valid = False
-        if self._cursor is not None:
-            self._cursor.close()
         if self._transaction is not None:
             self._transaction.abort()
-        self._cursor = self._transaction = None
+        self._record, self._records, self._tree = None, iter(()), EMPTY
         _release(environment)
 
     def __del__(self) -> None:
-        if getattr(self, "_environment", None) is not None:
-            self.close()
+        self.close()

@@ -33,9 +33,7 @@ def _scale(x: Any, half: int, k: float, alpha: float, scale: Any) -> None:
 
 
 @compiled
-def _subtract_neighbours(
-    x: Any, y: Any, dy: Any, scale: Any, half: int, factor: float, ratio: Any, dx: Any
-) -> None:
+def _subtract_neighbours(x: Any, y: Any, dy: Any, scale: Any, half: int, factor: float, ratio: Any, dx: Any) -> None:
     images, channels, pixels = x.shape
     total = ratio[channels]
     for n in range(images):
@@ -76,9 +74,7 @@ def lrn_scale(side: Side, x: Any, size: int, k: Any, alpha: Any, scale: Any) -> 
     _scale(_pixels(x), size // 2, k, alpha, _pixels(scale))
 
 
-def lrn_subtract_neighbours(
-    side: Side, x: Any, y: Any, dy: Any, scale: Any, size: int, factor: Any, dx: Any
-) -> None:
+def lrn_subtract_neighbours(side: Side, x: Any, y: Any, dy: Any, scale: Any, size: int, factor: Any, dx: Any) -> None:
     """``dx`` -= factor * x * (the sum of dy * y / scale over ``size`` channels around).
 
     Arrays: (N, C, H, W); ``factor``: of the arrays' type.

@@ -46,7 +46,9 @@ class Layer:
     backward_on_gpu: ClassVar[bool] = True
 
     def __init__(self, param: LayerParameter, dtype: DTypeLike = np.float32) -> None:
-        self.param = param
+        # A copy: what set-up changes in it is the layer's own business, and what a net saves.
+        self.param = type(param)()
+        self.param.CopyFrom(param)
         self.dtype: np.dtype[Any] = np.dtype(dtype)
         self.phase: int = param.phase
         self.blobs: list[Blob] = []

@@ -21,6 +21,7 @@ from refcaffe.fillers import fill
 from refcaffe.kernels.im2col import Columns, col2im, column_map, im2col
 from refcaffe.layers.axes import to_int
 from refcaffe.layers.base import Blobs, Layer
+from refcaffe.layers.broadcast import plane_sums
 from refcaffe.layers.engine import check_engine
 from refcaffe.layers.products import add_product
 from refcaffe.layers.window import Window, read_window
@@ -208,6 +209,5 @@ class BaseConvolution(Layer):
 
     def _add_bias_diff(self, side: Side, dy: Any) -> None:
         bias_diff = side.mutable_diff(self.blobs[1])
-        sums = side.xp.matmul(dy, side.data(self.ones))
-        for image in sums:
-            bias_diff += image
+        for sums in plane_sums(side, dy, side.data(self.ones)):
+            bias_diff += sums

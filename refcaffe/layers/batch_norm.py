@@ -11,6 +11,7 @@ from numpy.typing import DTypeLike
 from refcaffe.blob import Blob
 from refcaffe.checks import Checker
 from refcaffe.layers.base import Blobs, Layer, register
+from refcaffe.layers.broadcast import plane_sums
 from refcaffe.layers.sums import scale
 from refcaffe.proto import caffe_pb2
 from refcaffe.proto.caffe_pb2 import LayerParameter
@@ -84,17 +85,18 @@ class BatchNorm(Layer):
                 xp.copyto(statistic, side.data(blob).reshape(-1))
                 scale(statistic, factor)
         else:
-            xp.copyto(mean, self._per_channel(side, xp.matmul(x, side.data(self.place_ones)) * one_over))
+            xp.copyto(mean, self._sums(side, x, one_over))
         xp.subtract(x, mean[:, None], out=y)
         if not self.use_running:
-            squares = xp.matmul(y[:, :, None, :], y[:, :, :, None])[:, :, 0, 0]
-            xp.copyto(deviation, self._per_channel(side, squares * one_over))
+            normed = side.mutable_data(self.normed).reshape(self.planes)
+            xp.multiply(y, y, out=normed)
+            xp.copyto(deviation, self._sums(side, normed, one_over))
             self._move_statistics(side, mean, deviation)
         deviation += self.eps
         xp.sqrt(deviation, out=deviation)
         y /= deviation[:, None]
         if not self.use_running:  # backward needs it, and a layer in place may overwrite the top
-            xp.copyto(side.mutable_data(self.normed).reshape(self.planes), y)
+            xp.copyto(normed, y)
 
     def _move_statistics(self, side: Side, mean: Any, variance: Any) -> None:
         """weight, means, variances = the old ones times a fraction + those of this batch."""
@@ -116,16 +118,17 @@ class BatchNorm(Layer):
             xp.divide(dy, deviation, out=dx)
             return
         y = side.data(self.normed).reshape(self.planes)
-        products = self._per_channel(side, xp.matmul(dy[:, :, None, :], y[:, :, :, None])[:, :, 0, 0])
-        sums = self._per_channel(side, xp.matmul(dy, side.data(self.place_ones)))
         in_place = top[0] is bottom[0]
-        work = xp.multiply(y, products[:, None], out=None if in_place else dx)
+        work = xp.multiply(y, dy, out=None if in_place else dx)
+        products, sums = self._sums(side, work, 1), self._sums(side, dy, 1)
+        xp.multiply(y, products[:, None], out=work)
         work += sums[:, None]
         real: Any = self.dtype.type
         work *= real(-1 / (self.planes[0] * self.planes[2]))
         work += dy
         xp.divide(work, deviation, out=dx)
 
-    def _per_channel(self, side: Side, sums: Any) -> Any:
-        """The sum over images: (N, C) to (C,)."""
-        return side.xp.matmul(side.data(self.image_ones), sums)
+    def _sums(self, side: Side, array: Any, factor: Any) -> Any:
+        """Each channel's sum over places, times a factor, over images: (N, C, places) to (C,)."""
+        planes = plane_sums(side, array, side.data(self.place_ones))
+        return side.xp.matmul(side.data(self.image_ones), planes * factor)

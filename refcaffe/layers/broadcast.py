@@ -59,5 +59,7 @@ def fill_ones(blob: Blob, size: int) -> None:
 
 def plane_sums(side: Side, planes: Any, ones: Any) -> Any:
     """(outer, n, inner) to (outer, n): the sums over the last axis. ``ones``: as many, at least."""
-    inner = planes.shape[2]
-    return planes[:, :, 0] if inner == 1 else side.xp.matmul(planes, ones[:inner])
+    outer, n, inner = planes.shape
+    if inner == 1:
+        return planes[:, :, 0]
+    return side.xp.matmul(planes.reshape(outer * n, inner), ones[:inner]).reshape(outer, n)

@@ -28,7 +28,7 @@ class Dropout(NeuronLayer):
             _check(ratio > 0, "threshold_ > 0.")
             _check(ratio < 1, "threshold_ < 1.")
         self.keep = 1.0 - ratio  # a double, so the mask is drawn in double arithmetic
-        self.scale = self.dtype.type(np.float64(1) / self.keep)
+        self.scale = self.dtype.type(1 / self.keep if self.keep else np.inf)
         self.mask = Blob(dtype=np.uint32)
 
     def reshape(self, bottom: Blobs, top: Blobs) -> None:

@@ -53,7 +53,8 @@ class Eltwise(Layer):
         y = side.mutable_data(top[0])
         if self.operation == PROD:
             check_size(side, y.size)
-            xp.multiply(side.data(bottom[0]), side.data(bottom[1]), out=y)
+            b, a = side.data(bottom[1]), side.data(bottom[0])
+            xp.multiply(a, b, out=y)
             for blob in bottom[2:]:
                 y *= side.data(blob)
         elif self.operation == SUM:
@@ -70,7 +71,7 @@ class Eltwise(Layer):
                 for i, x in enumerate(xs, 2):
                     higher = x > y_part
                     choose(higher, x, y_part, y_part)
-                    side.xp.copyto(i_part, i, where=higher)
+                    xp.copyto(i_part, i, where=higher)
 
     def backward_at(self, side: Side, top: Blobs, propagate_down: Sequence[bool], bottom: Blobs) -> None:
         y, dy = side.data(top[0]), side.diff(top[0])

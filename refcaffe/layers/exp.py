@@ -9,7 +9,7 @@ import numpy as np
 from refcaffe.checks import Checker
 from refcaffe.layers.base import Blobs, NeuronLayer, register
 from refcaffe.layers.log import log_of_base
-from refcaffe.layers.sums import IN_DOUBLE, check_size, scale
+from refcaffe.layers.sums import IN_DOUBLE, affine, check_size, scale
 from refcaffe.side import Side
 
 _check = Checker("exp_layer.cpp")
@@ -25,18 +25,13 @@ class Exp(NeuronLayer):
         self.outer = real(1)
         if param.shift != 0:
             with np.errstate(over="ignore"):
-                base = np.float64(np.e) if param.base == -1 else np.float64(param.base)
-                self.outer = real(np.power(base, np.float64(param.shift)))
+                shift = np.float64(param.shift)
+                self.outer = real(np.exp(shift) if param.base == -1 else np.float64(param.base) ** shift)
 
     def forward_at(self, side: Side, bottom: Blobs, top: Blobs) -> None:
         x, y = side.data(bottom[0]), side.mutable_data(top[0])
         check_size(side, x.size)
-        if self.inner != 1:
-            if y is not x:
-                side.xp.copyto(y, x)
-            scale(y, self.inner)
-            x = y
-        side.xp.exp(x, out=y, **IN_DOUBLE)
+        side.xp.exp(affine(side.xp, x, self.inner, 0, y), out=y, **IN_DOUBLE)
         if self.outer != 1:
             scale(y, self.outer)
 

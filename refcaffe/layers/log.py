@@ -9,7 +9,7 @@ import numpy as np
 
 from refcaffe.checks import Checker
 from refcaffe.layers.base import Blobs, NeuronLayer, register
-from refcaffe.layers.sums import IN_DOUBLE, check_size, scale
+from refcaffe.layers.sums import IN_DOUBLE, affine, check_size, scale
 from refcaffe.side import Side
 
 _check = Checker("log_layer.cpp")
@@ -45,10 +45,7 @@ class Log(NeuronLayer):
     def forward_at(self, side: Side, bottom: Blobs, top: Blobs) -> None:
         x, y = side.data(bottom[0]), side.mutable_data(top[0])
         check_size(side, x.size)
-        if self.scale != 1 or self.shift != 0:
-            self._inner(side, x, y)
-            x = y
-        side.xp.log(x, out=y, **IN_DOUBLE)
+        side.xp.log(affine(side.xp, x, self.scale, self.shift, y), out=y, **IN_DOUBLE)
         if self.base_scale != 1:
             scale(y, self.base_scale)
 
@@ -57,16 +54,7 @@ class Log(NeuronLayer):
             return
         x, dy, dx = side.data(bottom[0]), side.diff(top[0]), side.mutable_diff(bottom[0])
         check_size(side, x.size)
-        self._inner(side, x, dx)
-        side.xp.divide(1, dx, out=dx)
+        side.xp.divide(1, affine(side.xp, x, self.scale, self.shift, dx), out=dx)
         if self.backward_scale != 1:
             scale(dx, self.backward_scale)
         side.xp.multiply(dy, dx, out=dx)  # in place, dx has overwritten dy by now, as it has upstream
-
-    def _inner(self, side: Side, x: Any, out: Any) -> None:
-        if out is not x:
-            side.xp.copyto(out, x)
-        if self.scale != 1:
-            scale(out, self.scale)
-        if self.shift != 0:
-            out += self.shift

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
 from refcaffe.layers.base import Blobs, NeuronLayer, register
-from refcaffe.layers.sums import IN_DOUBLE, check_size, scale, scaled
+from refcaffe.layers.sums import IN_DOUBLE, affine, check_size, scale, scaled
 from refcaffe.side import Side
 
 
@@ -30,10 +29,12 @@ class Power(NeuronLayer):
             value = self.shift.astype(np.float64) ** self.power.astype(np.float64)
             y.fill(value if value != 0 else 0)  # -0 comes out as 0
             return
-        self._inner(side, side.data(bottom[0]), y)
+        x = affine(side.xp, side.data(bottom[0]), self.scale, self.shift, y)
         if self.power != 1:
             check_size(side, y.size)
-            side.xp.power(y, self.power, out=y, **IN_DOUBLE)
+            side.xp.power(x, self.power, out=y, **IN_DOUBLE)
+        elif y is not x:
+            side.xp.copyto(y, x)
 
     def backward_at(self, side: Side, top: Blobs, propagate_down: Sequence[bool], bottom: Blobs) -> None:
         if not propagate_down[0]:
@@ -55,16 +56,8 @@ class Power(NeuronLayer):
             xp.divide(side.data(top[0]), x, out=dx)
             scale(dx, self.power)
         else:
-            self._inner(side, side.data(bottom[0]), dx)
-            xp.divide(side.data(top[0]), dx, out=dx)
+            inner = affine(xp, side.data(bottom[0]), self.scale, self.shift, dx)
+            xp.divide(side.data(top[0]), inner, out=dx)
             if self.diff_scale != 1:
                 scale(dx, self.diff_scale)
         xp.multiply(dy, dx, out=dx)
-
-    def _inner(self, side: Side, x: Any, out: Any) -> None:
-        if out is not x:
-            side.xp.copyto(out, x)
-        if self.scale != 1:
-            scale(out, self.scale)
-        if self.shift != 0:
-            out += self.shift

@@ -62,7 +62,7 @@ class Reduction(Layer):
         if x is None:
             xp.copyto(dx, factor)
         elif self.operation == ReductionParameter.ASUM:
-            sign(xp, x, dx)
+            sign(side, x, dx)
             dx *= factor
         else:
             xp.multiply(x, 2 * factor, out=dx)

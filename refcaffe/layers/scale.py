@@ -112,7 +112,8 @@ class Scale(Layer):
     def _multiply(self, side: Side, x: Any, scale: Any, out: Any) -> None:
         """As BLAS scales each plane: by 0 everything becomes +0, NaN and infinity too."""
         scale, out = scale.reshape(-1, 1), out.reshape(self.planes)
-        side.xp.multiply(x.reshape(self.planes), scale, out=out)
+        with np.errstate(invalid="ignore"):
+            side.xp.multiply(x.reshape(self.planes), scale, out=out)
         zero = scale == 0
         if zero.any():
             side.xp.copyto(out, 0, where=zero)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from refcaffe.checks import Checker
 from refcaffe.layers.base import Blobs, Layer, register
+from refcaffe.layers.sums import check_size
 from refcaffe.side import Side
 
 _check = Checker("split_layer.cpp")
@@ -35,7 +36,8 @@ class Split(Layer):
         if len(top) == 1:
             side.xp.copyto(dx, side.diff(top[0]))
             return
-        second = side.diff(top[1])
-        side.xp.add(side.diff(top[0]), second, out=dx)
+        check_size(side, dx.size)
+        b, a = side.diff(top[1]), side.diff(top[0])
+        side.xp.add(a, b, out=dx)
         for blob in top[2:]:
             dx += side.diff(blob)

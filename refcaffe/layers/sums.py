@@ -37,6 +37,19 @@ def scale(array: Any, factor: Any) -> None:
         array *= factor
 
 
+def affine(xp: Any, x: Any, factor: Any, shift: Any, out: Any) -> Any:
+    """factor * x + shift, made in ``out`` step by step; ``x`` itself if there is nothing to do."""
+    if factor == 1 and shift == 0:
+        return x
+    if out is not x:
+        xp.copyto(out, x)
+    if factor != 1:
+        scale(out, factor)
+    if shift != 0:
+        out += shift
+    return out
+
+
 def scaled(xp: Any, factor: Any, x: Any, out: Any) -> None:
     """out = factor * x as BLAS adds it to 0: never -0, and 0 if the factor is 0, whatever ``x`` is."""
     if factor == 0:

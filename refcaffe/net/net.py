@@ -141,7 +141,7 @@ class Net:
         self.bottoms.append([])
         self.tops.append([])
         for per_layer in (self.bottom_ids, self.top_ids, self.param_ids, self.bottom_need_backward):
-            per_layer.append([])  # type: ignore[attr-defined]
+            per_layer.append([])
         need_backward = False
         for j in range(len(param.bottom)):
             need_backward |= self.blob_need_backward[self._append_bottom(param, j, by_name, available)]
@@ -163,7 +163,7 @@ class Net:
                 self._info("    with loss weight %g", layer.loss(j))
             self.memory_used += top.count
         self._info("Memory required for data: %d", self.memory_used * self.dtype.itemsize)
-        need_backward |= self._append_params(layer)
+        need_backward |= self._append_params(layer, param)
         self.layer_need_backward.append(need_backward)
         if need_backward:
             for blob in self.top_ids[-1]:
@@ -202,10 +202,10 @@ class Net:
         self.tops[-1].append(self.all_blobs[blob])
         self.top_ids[-1].append(blob)
 
-    def _append_params(self, layer: Layer) -> bool:
-        """Register the layer's parameters; whether any of them learns."""
-        specs, default = layer.param.param, caffe_pb2.ParamSpec()
-        text = f"Too many params specified for layer {layer.param.name}"
+    def _append_params(self, layer: Layer, param: LayerParameter) -> bool:
+        """Register the layer's parameters; whether any of them learns, as its definition (not set-up) has it."""
+        specs, default = param.param, caffe_pb2.ParamSpec()
+        text = f"Too many params specified for layer {param.name}"
         _check.le(len(specs), len(layer.blobs), "param_size <= num_param_blobs", text)
         learns = False
         for index in range(len(layer.blobs)):

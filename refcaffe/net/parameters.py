@@ -25,7 +25,7 @@ class Parameters:
     """All parameter blobs in the order of the layers, and the learnable ones: those that own themselves.
 
     Per parameter: ``blobs``, ``owners`` (-1: its own), ``display_names``, ``places`` (number of the layer, number in
-    it), ``learnable_ids``. Per learnable one: ``learnable``, ``lr``, ``decay`` (multipliers), ``has_lr``, ``has_decay``.
+    it), ``learnable_ids``. Per learnable: ``learnable``, ``lr``, ``decay`` (multipliers), ``has_lr``, ``has_decay``.
     """
 
     def __init__(self) -> None:

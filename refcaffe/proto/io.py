@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import IO, Any, NoReturn, TypeVar, cast
 
-from google.protobuf.message import DecodeError, Message
+from google.protobuf.message import DecodeError, EncodeError, Message
 
 from refcaffe.checks import Checker, CheckError
 from refcaffe.proto.binary import decode
@@ -100,14 +100,14 @@ def write_text(message: Message, path: Path) -> None:
 
 def write_binary(message: Message, path: Path) -> None:
     """Write ``message`` serialised; ``path`` holds all of it or, after a CheckError, what it held before."""
-    condition = "proto.SerializeToOstream(&output)"
-    if message.ByteSize() > _MOST_BYTES:
-        _not_written(condition, path, ValueError(f"{message.ByteSize()} bytes, more than 2 GB"))
     try:
+        data = message.SerializePartialToString()
+        if len(data) > _MOST_BYTES:
+            raise ValueError(f"{len(data)} bytes, more than 2 GB")
         with replacing(path) as file:
-            file.write(message.SerializePartialToString())
-    except (OSError, ValueError) as cause:
-        _not_written(condition, path, cause)
+            file.write(data)
+    except (OSError, ValueError, EncodeError) as cause:
+        _not_written("proto.SerializeToOstream(&output)", path, cause)
 
 
 @contextmanager
@@ -170,7 +170,7 @@ def _place(complaint: Complaint, data: bytes, name: str) -> str:
     return place
 
 
-def _not_written(condition: str, path: Path, cause: OSError | ValueError) -> NoReturn:
+def _not_written(condition: str, path: Path, cause: Exception) -> NoReturn:
     reason = cause.strerror if isinstance(cause, OSError) else cause
     error = CheckError(f"Check failed: {condition} ", check.file)
     raise error.within(f"{os.fspath(path)} could not be written: {reason}") from cause

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from refcaffe.kernels.blas import axpby, scal
 from refcaffe.side import Side
 from refcaffe.solvers.sgd import SGDSolver
 from refcaffe.solvers.solver import register
@@ -26,12 +27,13 @@ class AdaDeltaSolver(SGDSolver):
         updates = side.mutable_data(self.history[index + len(self.net.parameters.learnable)])
 
         def blend(history: Any, value: Any) -> None:
-            # The device multiplies (1 - m) * v * v from the left.
-            square = (1 - momentum) * value * value if side.gpu else (1 - momentum) * (value * value)
-            history *= momentum
-            history += square
+            if side.gpu:
+                history *= momentum
+                history += (1 - momentum) * value * value
+            else:
+                axpby(1 - momentum, value * value, momentum, history)
 
         blend(squares, gradient)
         gradient *= xp.sqrt((updates + delta) / (squares + delta))
         blend(updates, gradient)
-        gradient *= local_rate
+        scal(local_rate, gradient)

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from refcaffe.kernels.blas import axpby, scal
 from refcaffe.side import Side
 from refcaffe.solvers.sgd import SGDSolver
 from refcaffe.solvers.solver import register
@@ -29,15 +30,15 @@ class AdamSolver(SGDSolver):
         # The powers are taken in double precision, of single precision numbers.
         t = self.iter + 1
         correction = real(np.sqrt(1 - np.float64(b2) ** t) / (1 - np.float64(b1) ** t))
-        square = gradient * gradient * (1 - b2)
-        gradient *= 1 - b1
-        mean *= b1
-        mean += gradient
-        variance *= b2
-        variance += square
         rate = local_rate * correction
         if side.gpu:
+            mean *= b1
+            mean += gradient * (1 - b1)
+            variance *= b2
+            variance += gradient * gradient * (1 - b2)
             xp.divide(rate * mean, xp.sqrt(variance) + delta, out=gradient)
         else:
+            axpby(1 - b1, gradient, b1, mean)
+            axpby(1 - b2, gradient * gradient, b2, variance)
             xp.divide(mean, xp.sqrt(variance) + delta, out=gradient)
-            gradient *= rate
+            scal(rate, gradient)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from refcaffe.kernels.blas import axpby
 from refcaffe.side import Side
 from refcaffe.solvers.sgd import SGDSolver
 from refcaffe.solvers.solver import register
@@ -17,9 +18,7 @@ class NesterovSolver(SGDSolver):
         momentum = self.dtype.type(self.param.momentum)
         gradient = side.mutable_diff(self.net.parameters.learnable[index])
         history = side.mutable_data(self.history[index])
-        before = history * -momentum
-        history *= momentum
-        gradient *= local_rate
-        history += gradient
-        side.xp.multiply(history, 1 + momentum, out=gradient)
-        gradient += before
+        before = history.copy()
+        axpby(local_rate, gradient, momentum, history)
+        gradient[...] = before
+        axpby(1 + momentum, history, -momentum, gradient)

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from refcaffe.checks import Checker
+from refcaffe.kernels.blas import axpby
 from refcaffe.side import Side
 from refcaffe.solvers.sgd import SGDSolver
 from refcaffe.solvers.solver import register
@@ -37,8 +38,9 @@ class RMSPropSolver(SGDSolver):
         decay, delta = real(self.param.rms_decay), real(self.param.delta)
         gradient = side.mutable_diff(self.net.parameters.learnable[index])
         history = side.mutable_data(self.history[index])
-        # The device multiplies (1 - decay) * g * g from the left.
-        square = (1 - decay) * gradient * gradient if side.gpu else (1 - decay) * (gradient * gradient)
-        history *= decay
-        history += square
+        if side.gpu:
+            history *= decay
+            history += (1 - decay) * gradient * gradient
+        else:
+            axpby(1 - decay, gradient * gradient, decay, history)
         self.scale_by_root(side, gradient, history, delta, local_rate)

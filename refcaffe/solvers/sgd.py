@@ -13,6 +13,7 @@ from refcaffe import context
 from refcaffe.blob import Blob
 from refcaffe.checks import Checker, CheckError
 from refcaffe.context import Mode
+from refcaffe.kernels.blas import axpby, axpy, scal
 from refcaffe.side import DEVICE, HOST, Side
 from refcaffe.solvers import snapshot
 from refcaffe.solvers.policies import learning_rate
@@ -61,10 +62,7 @@ class SGDSolver(Solver):
         """Turn the gradient of learnable parameter ``index`` into its update, in place, and move its history."""
         gradient = side.mutable_diff(self.net.parameters.learnable[index])
         history = side.mutable_data(self.history[index])
-        history *= self.dtype.type(self.param.momentum)
-        # local_rate * gradient is rounded before it is added: the diff holds it meanwhile.
-        gradient *= local_rate
-        history += gradient
+        axpby(local_rate, gradient, self.dtype.type(self.param.momentum), history)
         gradient[...] = history
 
     def scale_by_root(self, side: Side, gradient: Any, history: Any, delta: Any, local_rate: Any) -> None:
@@ -76,7 +74,7 @@ class SGDSolver(Solver):
             gradient /= root
         else:
             gradient /= root
-            gradient *= local_rate
+            scal(local_rate, gradient)
 
     def _refuse_unless(self, check: Callable[[], None]) -> None:
         """Run a type's own check of its parameters; the nets are closed if it fails."""
@@ -107,7 +105,7 @@ class SGDSolver(Solver):
         """Make the sum over ``iter_size`` passes a mean."""
         if self.param.iter_size != 1:
             diff = side.mutable_diff(self.net.parameters.learnable[index])
-            diff *= self.dtype.type(1) / self.dtype.type(self.param.iter_size)
+            scal(self.dtype.type(1) / self.dtype.type(self.param.iter_size), diff)
 
     def _regularize(self, side: Side, index: int) -> None:
         """Add the weight decay."""
@@ -121,7 +119,7 @@ class SGDSolver(Solver):
         blob = parameters.learnable[index]
         data = side.data(blob)
         diff = side.mutable_diff(blob)
-        diff += decay * (data if kind == "L2" else side.xp.sign(data))
+        axpy(decay, data if kind == "L2" else side.xp.sign(data), diff)
 
     def snapshot(self) -> None:
         _check(context.current().root_solver, "Caffe::root_solver()")

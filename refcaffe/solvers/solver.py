@@ -282,7 +282,9 @@ class Solver:
     def __enter__(self) -> Solver:
         return self
 
-    def __exit__(self, kind: builtins.type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: builtins.type[BaseException] | None, error: BaseException | None, at: TracebackType | None
+    ) -> None:
         self.close()
 
 
