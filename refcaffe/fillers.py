@@ -130,7 +130,7 @@ _FILLERS: dict[str, Filler] = {
 
 
 def get_filler(param: FillerParameter) -> Filler:
-    """The filler that ``param.type`` names, to be called with (blob, param, stream); CheckError if there is none."""
+    """The filler that ``param.type`` names, called with (blob, param, stream). CheckError if unknown."""
     _check(param.type in _FILLERS, "false", f"Unknown filler name: {param.type}")
     return _FILLERS[param.type]
 

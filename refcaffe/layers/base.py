@@ -116,6 +116,8 @@ class Layer:
         """Whether parameter ``index`` gets a gradient."""
         return index < len(self.param_propagate_down) and self.param_propagate_down[index]
 
+    # Infinities and not-a-numbers are results, here as in C.
+    @np.errstate(all="ignore")
     def forward(self, bottom: Blobs, top: Blobs) -> Any:
         """Reshape, compute the tops, and return the loss: the sum of dot(data, diff) over weighted tops."""
         self.reshape(bottom, top)
@@ -128,6 +130,7 @@ class Layer:
                 loss += self.dtype.type(side.data(blob).reshape(-1) @ side.diff(blob).reshape(-1))
         return loss
 
+    @np.errstate(all="ignore")
     def backward(self, top: Blobs, propagate_down: Sequence[bool], bottom: Blobs) -> None:
         """Compute the gradients."""
         gpu = context.current().mode is Mode.GPU and self.backward_on_gpu

@@ -20,9 +20,9 @@ def prune(net: Net) -> None:
     """
     under_loss: set[str] = set()
     skipped: set[str] = set()
-    for i in range(len(net.layers) - 1, -1, -1):
+    for i in range(len(net.all_layers) - 1, -1, -1):
         tops = [net.blob_names[blob] for blob in net.top_ids[i]]
-        contributes = any(net.layers[i].loss(j) or name in under_loss for j, name in enumerate(tops))
+        contributes = any(net.all_layers[i].loss(j) or name in under_loss for j, name in enumerate(tops))
         # A layer without tops counts as one whose tops are all skipped.
         all_skipped = all(name in skipped for name in tops)
         if net.layer_need_backward[i] and all_skipped:
@@ -45,7 +45,7 @@ def prune(net: Net) -> None:
 
 def force(net: Net) -> None:
     """``force_backward``: every layer, every parameter, and every bottom that its layer does not forbid."""
-    for i, layer in enumerate(net.layers):
+    for i, layer in enumerate(net.all_layers):
         net.layer_need_backward[i] = True
         for j, blob in enumerate(net.bottom_ids[i]):
             needed = net.bottom_need_backward[i][j] or layer.allow_force_backward(j)

@@ -24,13 +24,13 @@ def forward(net: Net, i: int) -> None:
     name = net.layer_names[i]
     for number, top in zip(net.top_ids[i], net.tops[i], strict=True):
         _line("Forward", name, "top", net.blob_names[number], "data", top.asum_data(), top.count)
-    for number, param in zip(net.param_ids[i], net.layers[i].blobs, strict=True):
+    for number, param in zip(net.param_ids[i], net.all_layers[i].blobs, strict=True):
         _line("Forward", name, "param", net.parameters.display_names[number], "data", param.asum_data(), param.count)
 
 
 def backward(net: Net, i: int) -> None:
     """After a layer's backward pass: the bottoms and the parameters that got a gradient."""
-    name, layer = net.layer_names[i], net.layers[i]
+    name, layer = net.layer_names[i], net.all_layers[i]
     for number, bottom, wanted in zip(net.bottom_ids[i], net.bottoms[i], net.bottom_need_backward[i], strict=True):
         if wanted:
             _line("Backward", name, "bottom", net.blob_names[number], "diff", bottom.asum_diff(), bottom.count)

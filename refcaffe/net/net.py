@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+import os
+from collections.abc import Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -16,10 +17,11 @@ from refcaffe.checks import Checker, CheckError
 from refcaffe.context import Mode
 from refcaffe.layers import create
 from refcaffe.layers.base import Layer
-from refcaffe.net import backward_flags, debug_info, weights
+from refcaffe.net import backward_flags, debug_info, hdf5, weights
 from refcaffe.net.filter import filter_net
 from refcaffe.net.parameters import Parameters
-from refcaffe.net.read import read_net_param
+from refcaffe.net.pycaffe import Callback, PycaffeNet
+from refcaffe.net.read import check_file, read_net_param
 from refcaffe.net.splits import insert_splits
 from refcaffe.proto import caffe_pb2
 from refcaffe.proto.io import to_text
@@ -29,46 +31,55 @@ if TYPE_CHECKING:
 
 _check = Checker("net.cpp")
 _log = logging.getLogger("refcaffe.net.cpp")
+_log_pycaffe = logging.getLogger("refcaffe._caffe.cpp")
 
 AUTOMATIC = "(automatic)"  # the name of every blob that a loss layer without a top gets
 
-Callback = Callable[[int], Any]
+StrPath = str | os.PathLike[str]
 
 
-class Net:
-    """A net, from a NetParameter or, as in pycaffe, from a file: ``Net(model, phase, level=, stages=, weights=)``.
+class Net(PycaffeNet):
+    """A net, from a NetParameter or, as in pycaffe, from a file: ``Net(file, phase, level=, stages=, weights=)``.
 
-    By layer number: ``layers``, ``layer_names``, ``bottoms``, ``tops`` (lists of Blob), ``bottom_ids``, ``top_ids``,
-    ``param_ids``, ``layer_need_backward``, ``bottom_need_backward``. By blob number: ``all_blobs``, ``blob_names``,
-    ``loss_weights``, ``blob_need_backward``. ``parameters`` knows owners, sharing and multipliers.
-    By name, as in pycaffe: ``blobs``, ``params``, ``layer_dict``, ``inputs``, ``outputs``.
-    ``before_forward`` and its three companions are lists of functions called with the layer's number.
+    By layer number: ``all_layers``, ``layer_names``, ``bottoms``, ``tops`` (lists of Blob), ``bottom_ids``,
+    ``top_ids``, ``param_ids``, ``layer_need_backward``, ``bottom_need_backward``. By blob number: ``all_blobs``,
+    ``blob_names``, ``loss_weights``, ``blob_need_backward``. ``parameters`` knows owners, sharing and multipliers.
+    By name, with arrays and with callbacks: see ``PycaffeNet``.
 
-    Raises CheckError with upstream's message for a definition that upstream refuses; nothing is left running then.
+    Raises CheckError with upstream's message for a definition that upstream refuses, RuntimeError for a file that
+    cannot be opened; nothing is left running then.
     A net whose data layers have threads ends them when it is closed, dropped, or left as a ``with`` block.
     """
 
     def __init__(
         self,
-        model: NetParameter | str,
-        phase: int | None = None,
-        *,
+        network_file: NetParameter | StrPath,
+        phase: int | StrPath | None = None,
         level: int = 0,
-        stages: Sequence[str] = (),
-        weights: str | None = None,
+        stages: Sequence[str] | None = None,
+        weights: StrPath | None = None,
+        *,
         dtype: DTypeLike = np.float32,
     ) -> None:
-        if isinstance(model, caffe_pb2.NetParameter):
-            param = model
+        """``phase`` is TRAIN or TEST; a definition that is no file has its own. ``weights`` is a model file.
+
+        pycaffe's old form ``Net(network_file, weights, phase)`` is understood, and warned about.
+        """
+        if isinstance(phase, str | os.PathLike):
+            phase, level, weights = level, 0, phase
+            _warn_old_form(network_file, phase, weights)
+        if isinstance(network_file, caffe_pb2.NetParameter):
+            param = network_file
         else:
-            param = read_net_param(model)
+            check_file(network_file)
+            param = read_net_param(os.fspath(network_file))
             if phase is None:
-                raise TypeError("Net(model, phase): the phase, refcaffe.TRAIN or refcaffe.TEST, is missing")
+                raise TypeError("Net(network_file, phase): the phase, refcaffe.TRAIN or refcaffe.TEST, is missing")
             param.state.phase = phase
-            param.state.stage.extend(stages)
+            param.state.stage.extend(stages or ())
             param.state.level = level
         self.dtype: np.dtype[Any] = np.dtype(dtype)
-        self.layers: list[Layer] = []
+        self.all_layers: list[Layer] = []
         self.layer_names: list[str] = []
         self.bottoms: list[list[Blob]] = []
         self.tops: list[list[Blob]] = []
@@ -85,13 +96,14 @@ class Net:
         self.input_ids: list[int] = []
         self.output_ids: list[int] = []
         self.memory_used = 0
-        self.before_forward: list[Callback] = []
-        self.after_forward: list[Callback] = []
-        self.before_backward: list[Callback] = []
-        self.after_backward: list[Callback] = []
+        self.before_forward_callbacks: list[Callback] = []
+        self.after_forward_callbacks: list[Callback] = []
+        self.before_backward_callbacks: list[Callback] = []
+        self.after_backward_callbacks: list[Callback] = []
         try:
             self._build(param)
             if weights is not None:
+                check_file(weights)
                 self.copy_from(weights)
         except BaseException:
             self.close()
@@ -135,7 +147,7 @@ class Net:
             expression = "layer_param.propagate_down_size() == layer_param.bottom_size()"
             _check.eq(len(param.propagate_down), len(param.bottom), expression, text)
         layer = create(param, self.dtype)
-        self.layers.append(layer)
+        self.all_layers.append(layer)
         self.layer_names.append(param.name)
         self._info("Creating Layer %s", param.name)
         self.bottoms.append([])
@@ -213,52 +225,25 @@ class Net:
             layer.set_param_propagate_down(index, wanted)
             learns |= wanted
         for index in range(len(layer.blobs)):
-            self.param_ids[-1].append(self.parameters.append(layer, len(self.layers) - 1, index, default))
+            self.param_ids[-1].append(self.parameters.append(layer, len(self.all_layers) - 1, index, default))
         return learns
-
-    # --- by name
-
-    @property
-    def blobs(self) -> dict[str, Blob]:
-        """Blobs by name, in the order of their making; of several of one name the last."""
-        return dict(zip(self.blob_names, self.all_blobs, strict=True))
-
-    @property
-    def params(self) -> dict[str, list[Blob]]:
-        """The parameters of each layer that has any, by layer name."""
-        return {name: layer.blobs for name, layer in zip(self.layer_names, self.layers, strict=True) if layer.blobs}
-
-    @property
-    def layer_dict(self) -> dict[str, Layer]:
-        """Layers by name."""
-        return dict(zip(self.layer_names, self.layers, strict=True))
-
-    @property
-    def inputs(self) -> list[str]:
-        """Names of the blobs that Input layers give."""
-        return [self.blob_names[blob] for blob in self.input_ids]
-
-    @property
-    def outputs(self) -> list[str]:
-        """Names of the blobs that no layer reads, sorted."""
-        return [self.blob_names[blob] for blob in self.output_ids]
 
     # --- running
 
     def forward_from_to(self, start: int, end: int) -> Any:
         """Run layers ``start`` ... ``end`` (numbers, both included); returns their loss."""
         _check.ge(start, 0, "start >= 0")
-        _check.lt(end, len(self.layers), "end < layers_.size()")
+        _check.lt(end, len(self.all_layers), "end < layers_.size()")
         loss = self.dtype.type(0)
         i = start
         try:
             for i in range(start, end + 1):
-                for callback in self.before_forward:
+                for callback in self.before_forward_callbacks:
                     callback(i)
-                loss += self.layers[i].forward(self.bottoms[i], self.tops[i])
+                loss += self.all_layers[i].forward(self.bottoms[i], self.tops[i])
                 if self.debug_info:
                     debug_info.forward(self, i)
-                for callback in self.after_forward:
+                for callback in self.after_forward_callbacks:
                     callback(i)
         except CheckError as error:
             raise error.within(self._place(i, "forward")) from error.__cause__
@@ -267,83 +252,35 @@ class Net:
     def backward_from_to(self, start: int, end: int) -> None:
         """Run layers ``start`` down to ``end`` backward, those that need it."""
         _check.ge(end, 0, "end >= 0")
-        _check.lt(start, len(self.layers), "start < layers_.size()")
+        _check.lt(start, len(self.all_layers), "start < layers_.size()")
         i = start
         try:
             for i in range(start, end - 1, -1):
-                for callback in self.before_backward:
+                for callback in self.before_backward_callbacks:
                     callback(i)
                 if self.layer_need_backward[i]:
-                    self.layers[i].backward(self.tops[i], self.bottom_need_backward[i], self.bottoms[i])
+                    self.all_layers[i].backward(self.tops[i], self.bottom_need_backward[i], self.bottoms[i])
                     if self.debug_info:
                         debug_info.backward(self, i)
-                for callback in self.after_backward:
+                for callback in self.after_backward_callbacks:
                     callback(i)
         except CheckError as error:
             raise error.within(self._place(i, "backward")) from error.__cause__
 
     def _place(self, i: int, what: str) -> str:
-        return f"layer '{self.layer_names[i]}' ({self.layers[i].type}) of net '{self.name}', {what}"
+        return f"layer '{self.layer_names[i]}' ({self.all_layers[i].type}) of net '{self.name}', {what}"
 
     def forward_backward(self) -> Any:
         """One pass forward and backward over all layers; returns the loss."""
-        loss = self.forward_from_to(0, len(self.layers) - 1)
-        self.backward_from_to(len(self.layers) - 1, 0)
+        loss = self.forward_from_to(0, len(self.all_layers) - 1)
+        self.backward_from_to(len(self.all_layers) - 1, 0)
         if self.debug_info:
             self.parameters.log_norms()
         return loss
 
-    def _layer_id(self, name: str) -> int:
-        if name not in self.layer_names:
-            raise ValueError(f"{name!r} is not a layer of net {self.name!r}")
-        return self.layer_names.index(name)
-
-    def _set_inputs(self, inputs: dict[str, Any], names: Sequence[str], attribute: str) -> None:
-        if set(inputs) != set(names):
-            raise ValueError(f"the arguments {sorted(inputs)} are not the net's blobs {sorted(names)}")
-        blobs = self.blobs
-        for name, array in inputs.items():
-            if array.shape[0] != blobs[name].shape[0]:
-                raise ValueError(f"{name}: {array.shape[0]} items for a batch of {blobs[name].shape[0]}")
-            getattr(blobs[name], attribute)[...] = array
-
-    def forward(
-        self, blobs: Sequence[str] = (), start: str | None = None, end: str | None = None, **inputs: Any
-    ) -> dict[str, Any]:
-        """Run the net, or its layers ``start`` ... ``end`` (names, both included), as pycaffe does.
-
-        ``inputs`` are arrays for all of the net's inputs, or none. Returns the data of the outputs (with ``end``:
-        of that layer's tops) and of ``blobs``, by name: live arrays, which the next pass overwrites.
-        """
-        first = 0 if start is None else self._layer_id(start)
-        last = len(self.layers) - 1 if end is None else self._layer_id(end)
-        names = self.outputs if end is None else [self.blob_names[blob] for blob in self.top_ids[last]]
-        if inputs:
-            self._set_inputs(inputs, self.inputs, "data")
-        self.forward_from_to(first, last)
-        by_name = self.blobs
-        return {name: by_name[name].data for name in {*names, *blobs}}
-
-    def backward(
-        self, diffs: Sequence[str] = (), start: str | None = None, end: str | None = None, **top_diffs: Any
-    ) -> dict[str, Any]:
-        """Run the net backward, from layer ``start`` down to ``end``, as pycaffe does.
-
-        ``top_diffs`` are arrays for the diffs of all outputs, or none. Returns the diffs of the inputs (with ``end``:
-        of that layer's bottoms) and of ``diffs``, by name.
-        """
-        first = len(self.layers) - 1 if start is None else self._layer_id(start)
-        last = 0 if end is None else self._layer_id(end)
-        names = self.inputs if end is None else [self.blob_names[blob] for blob in self.bottom_ids[last]]
-        if top_diffs:
-            self._set_inputs(top_diffs, self.outputs, "diff")
-        self.backward_from_to(first, last)
-        by_name = self.blobs
-        return {name: by_name[name].diff for name in {*names, *diffs}}
-
     def reshape(self) -> None:
         """Reshape every layer in order, after the shape of an input changed."""
-        for i, layer in enumerate(self.layers):
+        for i, layer in enumerate(self.all_layers):
             try:
                 layer.reshape(self.bottoms[i], self.tops[i])
             except CheckError as error:
@@ -362,17 +299,25 @@ class Net:
 
     # --- weights
 
-    def copy_from(self, path: str) -> None:
-        """Copy parameters from a model file into the layers of the same names."""
-        weights.copy_from_file(self, path)
+    def copy_from(self, path: StrPath) -> None:
+        """Copy parameters from a model file, binary or HDF5 by its contents, into the layers of the same names."""
+        weights.copy_from_file(self, os.fspath(path))
+
+    def load_hdf5(self, path: StrPath) -> None:
+        """Copy parameters from an HDF5 file into the layers of the same names."""
+        hdf5.copy_trained_layers(self, os.fspath(path))
 
     def share_with(self, other: Net) -> None:
         """Use the other net's parameter data in the layers of the same names."""
         weights.share_trained_layers(self, other)
 
-    def save(self, path: str, write_diff: bool = False) -> None:
+    def save(self, path: StrPath, write_diff: bool = False) -> None:
         """Write definition and parameters to a binary file (``.caffemodel``)."""
-        weights.save(self, path, write_diff)
+        weights.save(self, os.fspath(path), write_diff)
+
+    def save_hdf5(self, path: StrPath, write_diff: bool = False) -> None:
+        """Write the parameters, and their diffs if asked, to an HDF5 file (``.caffemodel.h5``)."""
+        hdf5.save(self, os.fspath(path), write_diff)
 
     def to_proto(self, write_diff: bool = False) -> NetParameter:
         """The net's definition after set-up, with its parameters."""
@@ -382,7 +327,7 @@ class Net:
 
     def close(self) -> None:
         """End the threads and close the files of the data layers. The net cannot run afterwards."""
-        for layer in self.layers:
+        for layer in self.all_layers:
             layer.close()
 
     def __enter__(self) -> Net:
@@ -390,3 +335,12 @@ class Net:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self.close()
+
+
+def _warn_old_form(network_file: Any, phase: int, weights: StrPath) -> None:
+    """What pycaffe logs about the old form; both files are looked for before the net is built."""
+    _log_pycaffe.warning("DEPRECATION WARNING - deprecated use of Python interface")
+    _log_pycaffe.warning('Use this instead (with the named "weights" parameter):')
+    _log_pycaffe.warning("Net('%s', %d, weights='%s')", network_file, phase, weights)
+    check_file(network_file)
+    check_file(weights)

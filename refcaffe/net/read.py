@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 from refcaffe.proto import caffe_pb2
@@ -10,6 +11,14 @@ from refcaffe.proto.upgrade import upgrade_net
 
 if TYPE_CHECKING:
     from refcaffe.proto.caffe_pb2 import NetParameter
+
+
+def check_file(path: str | os.PathLike[str]) -> None:
+    """RuntimeError, as pycaffe raises it, if a file cannot be opened."""
+    try:
+        os.close(os.open(path, os.O_RDONLY))
+    except OSError as error:
+        raise RuntimeError(f"Could not open file {os.fspath(path)}") from error
 
 
 def read_net_param(path: str) -> NetParameter:

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 from refcaffe.blob import Blob
 from refcaffe.checks import Checker, CheckError
+from refcaffe.hdf5 import is_hdf5
+from refcaffe.net import hdf5
 from refcaffe.net.read import read_trained_net_param
 from refcaffe.proto import caffe_pb2
 from refcaffe.proto.io import write_binary
@@ -24,7 +26,7 @@ def _target(net: Net, name: str) -> list[Blob] | None:
     if name not in net.layer_names:
         _log.info("Ignoring source layer %s", name)
         return None
-    return net.layers[net.layer_names.index(name)].blobs
+    return net.all_layers[net.layer_names.index(name)].blobs
 
 
 def copy_trained_layers(net: Net, param: NetParameter) -> None:
@@ -48,17 +50,20 @@ def copy_trained_layers(net: Net, param: NetParameter) -> None:
 
 
 def copy_from_file(net: Net, path: str) -> None:
-    """Copy parameters from a binary model file."""
+    """Copy parameters from a model file. What cannot be opened counts as HDF5, as it does in upstream."""
+    if is_hdf5(path) is not False:
+        hdf5.copy_trained_layers(net, path)
+        return
     param = read_trained_net_param(path)
     try:
         copy_trained_layers(net, param)
     except CheckError as error:
-        raise error.within(f"copying weights from {path}") from error.__cause__
+        raise error.within(f"copying weights from {path}")
 
 
 def share_trained_layers(net: Net, other: Net) -> None:
     """Let the layers of the same names use the other net's parameter data (not diffs)."""
-    for name, layer in zip(other.layer_names, other.layers, strict=True):
+    for name, layer in zip(other.layer_names, other.all_layers, strict=True):
         target = _target(net, name)
         if target is None:
             continue
@@ -77,7 +82,7 @@ def to_proto(net: Net, write_diff: bool = False) -> NetParameter:
     """The net's definition after set-up, with parameters, and their diffs if asked."""
     param = caffe_pb2.NetParameter()
     param.name = net.name
-    for layer in net.layers:
+    for layer in net.all_layers:
         layer.to_proto(param.layer.add(), write_diff)
     return param
 

@@ -92,7 +92,8 @@ class TextParser:
             if elements is None:
                 place.append(name)
             else:
-                place.append(f"{name}[{max(len(elements) - hasattr(elements, 'add'), 0)}]")
+                entered = hasattr(elements, "add")  # a message is among the elements while it is being read
+                place.append(f"{name}[{max(len(elements) - entered, 0)}]")
         return ".".join(place)
 
     def _refuse(self, text: str) -> NoReturn:

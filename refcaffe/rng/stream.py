@@ -145,7 +145,7 @@ class Stream:
                 done += unit.size
 
     def bernoulli(self, n: int, p: float, out: NDArray[Any]) -> None:
-        """Fill ``out[:n]`` (flat, int32 or uint32) with ones of probability ``p``, else zeros; p = 0 draws nothing.
+        """Fill ``out[:n]`` (flat, int32 or uint32) with 1, of probability ``p``, or 0; p = 0 draws nothing.
 
         All arithmetic is in the type of ``p``: float32 for np.float32, double otherwise.
         CheckError if n < 0, ``out`` is None or not 0 <= p <= 1.

@@ -1,11 +1,12 @@
 """Normal samples by the ziggurat of Marsaglia and Tsang, as Boost (1.64 and later) draws them.
 
-The area under a curve is cut into layers of equal size, i = 0 at the bottom. A sample is a random x in a random
-layer. Nearly always x is left of the layer above, and done; else it lies in the *wedge* at the layer's end, where
-a random height decides, or, in the bottom layer, in the *tail*, which is drawn with exponential samples.
+The area under a curve is cut into layers of equal size, i = 0 at the bottom. A sample is a random x in a
+random layer. Nearly always x is within the layer above too, and done; else it lies in the *wedge* at the
+layer's end, where a random height decides, or, in the bottom layer, in the *tail*, which exponential samples
+give.
 
-How many words a sample takes depends on all this. So whether a sample could start here, and what it would be, is
-computed for every word of a block, and then only the exceptions are walked through.
+How many words a sample takes depends on all this. So what a sample would be if it started here is computed
+for every word of a block, and then only the exceptions are walked through.
 """
 
 from __future__ import annotations
@@ -86,7 +87,7 @@ class _Ziggurat:
         self.fraction = real(2.0**-24 if real is np.float32 else 2.0**-53)
         self.normal = _Layers(corners, real)
         self.exponential = _Layers(exponential_corners, real)
-        # By the low 8 bits of a word, of which bit 0 is the sign: what turns an integer into x, and where x must end.
+        # By the low 8 bits of a word (bit 0 is the sign): what turns an integer into x, and where x must end.
         layer, sign = np.arange(256) >> 1, np.where(np.arange(256) & 1, real(1), real(-1))
         self.scale = self.normal.x[layer] * self.fraction * sign
         # Upstream compares with the double: the same as comparing with the next float that is not below it.
@@ -111,8 +112,8 @@ class _Ziggurat:
     def under_normal(self, x: NDArray[Any], layer: NDArray[Any], u: NDArray[Any]) -> NDArray[np.bool_]:
         """Whether the points at ``x`` and relative height ``u`` in a layer's wedge lie under the curve.
 
-        The wedge's chord and a tangent decide all but a few: one is above the curve and one below, which of them
-        depends on the curve's bend, and that changes at x = 1.
+        The wedge's chord and a tangent decide all but a few: one is above the curve and one below; which is
+        which depends on the curve's bend, and that changes at x = 1.
         """
         end, foot = self.normal.x[layer], self.normal.y[layer]
         y = foot + u * self.normal.height[layer]
@@ -161,7 +162,7 @@ class _Ziggurat:
     def block(self, stream: Stream, room: int) -> NDArray[Any]:
         """At most ``room`` samples of N(0, 1), in the stream's order; takes exactly their words."""
         first, span = stream.draws, room * self.words
-        words = stream.ahead(span + self.words)  # the last pair, and the height behind it
+        words = stream.ahead(span + self.words)  # to the height behind a pair that starts at the last word
         index = (words[:span] & np.uint32(255)).astype(np.intp)
         x = self.integers(words)[:span]
         x *= self.scale[index]
@@ -184,7 +185,7 @@ class _Ziggurat:
                 here = stream.draws - first
             taken[at] = what == _INSIDE
         taken[here :: self.words] = True
-        here += max(0, -((here - span) // self.words)) * self.words
+        here += max(0, -((here - span) // self.words)) * self.words  # the last pair may end behind the block
         stream.skip(here - (stream.draws - first))
         return x[taken]
 
@@ -203,5 +204,5 @@ def _ziggurat(real: Any) -> _Ziggurat:
 
 
 def gaussians(stream: Stream, room: int, real: Any) -> NDArray[Any]:
-    """Some samples of N(0, 1), at most ``room``, perhaps none, of type ``real`` (np.float32 or np.float64)."""
+    """At most ``room`` samples of N(0, 1), perhaps none, of type ``real``: np.float32 or np.float64."""
     return _ziggurat(real).block(stream, room)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
+from refcaffe import hdf5
 from refcaffe.checks import Checker, CheckError
 from refcaffe.net.read import read_trained_net_param
 from refcaffe.net.weights import copy_trained_layers
@@ -20,9 +21,13 @@ _log_solver = logging.getLogger("refcaffe.solver.cpp")
 
 
 def write(solver: SGDSolver) -> None:
-    """Write model, then state, under the solver's ``snapshot_prefix`` and iteration."""
-    if solver.param.snapshot_format != caffe_pb2.SolverParameter.BINARYPROTO:
-        raise CheckError("snapshot_format: HDF5 is not supported yet; use BINARYPROTO", "solver.cpp")
+    """Write model, then state, under the solver's ``snapshot_prefix`` and iteration, in its ``snapshot_format``."""
+    if solver.param.snapshot_format == caffe_pb2.SolverParameter.HDF5:
+        model = solver.snapshot_filename(".caffemodel.h5")
+        _log_solver.info("Snapshotting to HDF5 file %s", model)
+        solver.net.save_hdf5(model, solver.param.snapshot_diff)
+        _write_hdf5(solver, model)
+        return
     model = solver.snapshot_filename(".caffemodel")
     _log_solver.info("Snapshotting to binary proto file %s", model)
     solver.net.save(model, solver.param.snapshot_diff)
@@ -34,10 +39,23 @@ def write(solver: SGDSolver) -> None:
     write_binary(state, path)
 
 
+def _write_hdf5(solver: SGDSolver, model: str) -> None:
+    path = solver.snapshot_filename(".solverstate.h5")
+    _log.info("Snapshotting solver state to HDF5 file %s", path)
+    with hdf5.created(path, _cannot("file_hid", f"Couldn't open {path} to save solver state.")) as file:
+        hdf5.save_int(file, "iter", solver.iter)
+        hdf5.save_string(file, "learned_net", model)
+        hdf5.save_int(file, "current_step", solver.current_step)
+        history = hdf5.create_group(file, "history", _cannot("history_hid", f"Error saving solver state to {path}."))
+        for i, blob in enumerate(solver.history):
+            hdf5.save_blob(history, str(i), blob.cpu_data())
+
+
 def restore(solver: SGDSolver, path: str) -> None:
-    """Take iteration, parameters, step and history from a state file and the model file it names."""
+    """Take iteration, parameters, step and history from a state file, HDF5 if named so, and the model file it names."""
     if path.endswith(".h5"):
-        raise CheckError(f"{path}: solver states in HDF5 are not supported yet", "sgd_solver.cpp")
+        _restore_hdf5(solver, path)
+        return
     state = read_binary(path, caffe_pb2.SolverState)
     solver.iter = state.iter
     if state.HasField("learned_net"):
@@ -48,3 +66,20 @@ def restore(solver: SGDSolver, path: str) -> None:
     _log.info("SGDSolver: restoring history")
     for blob, proto in zip(solver.history, state.history, strict=True):
         blob.from_proto(proto)
+
+
+def _restore_hdf5(solver: SGDSolver, path: str) -> None:
+    with hdf5.opened(path, _cannot("file_hid", f"Couldn't open solver state file {path}")) as file:
+        solver.iter = hdf5.load_int(file, "iter")
+        if hdf5.has_link(file, "learned_net"):
+            solver.net.copy_from(hdf5.load_string(file, "learned_net"))
+        solver.current_step = hdf5.load_int(file, "current_step")
+        history = hdf5.open_group(file, "history", _cannot("history_hid", f"Error reading history from {path}"))
+        text = "Incorrect length of history blobs."
+        _check.eq(len(history), len(solver.history), "state_history_size == history_.size()", text)
+        for i, blob in enumerate(solver.history):
+            hdf5.load_blob(history, str(i), blob)
+
+
+def _cannot(handle: str, text: str) -> CheckError:
+    return CheckError(f"Check failed: {handle} >= 0 (-1 vs. 0) {text}", "sgd_solver.cpp")

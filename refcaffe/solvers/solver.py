@@ -181,7 +181,7 @@ class Solver:
             _log.info("Optimization stopped early.")
             return
         if self.param.display and self.iter % self.param.display == 0:
-            self._smooth(self.net.forward_from_to(0, len(self.net.layers) - 1), start)
+            self._smooth(self.net.forward_from_to(0, len(self.net.all_layers) - 1), start)
             _log.info("Iteration %d, loss = %g", self.iter, self.smoothed_loss)
         if self.param.test_interval and self.iter % self.param.test_interval == 0:
             self.test_all()
@@ -210,7 +210,7 @@ class Solver:
             if self.requested_early_exit:
                 _log.info("Test interrupted.")
                 return None
-            loss += net.forward_from_to(0, len(net.layers) - 1)
+            loss += net.forward_from_to(0, len(net.all_layers) - 1)
             results = [net.all_blobs[blob].cpu_data().reshape(-1) for blob in net.output_ids]
             values = np.concatenate(results) if results else scores
             if batch == 0:

@@ -215,7 +215,9 @@ def test_when_the_diff_of_a_scale_is_set_not_added_to(shape, axes, adds):
 
 def test_scaling_by_zero_gives_plus_zero():
     x = np.array([[np.nan, np.inf, -1], [1, 2, 3]], np.float32)
-    run = Run('type: "Scale"', x, np.array([0, -0.0, 2], np.float32)[None].repeat(2, axis=0).copy())
+    run = Run(
+        'type: "Scale" scale_param { axis: 0 }', x, np.array([0, -0.0, 2], np.float32)[None].repeat(2, axis=0).copy()
+    )
     for result in (run.y[:, :2], run.backward(x)[0][:, :2]):
         assert (result == 0).all()
         assert not np.signbit(result).any()

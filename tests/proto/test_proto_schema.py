@@ -125,7 +125,7 @@ def test_compile_writes_the_file_or_says_why_not(
     assert FileDescriptorProto.FromString((tmp_path / "out.binpb").read_bytes()).package == "caffe"
     broken = tmp_path / "broken.proto"
     broken.write_text("message {")
-    with pytest.raises(ValueError, match="broken.proto is not valid"):
+    with pytest.raises(ValueError, match=r"broken\.proto is not valid"):
         compile.compiled(broken)
     assert "broken.proto" in capfd.readouterr().err
 

@@ -206,7 +206,6 @@ def test_long_but_sound_text_is_read(text: bytes, value: float) -> None:
 def test_any_text_gives_a_message_or_a_parse_error(text: str | bytes) -> None:
     try:
         net = parse_text(text, caffe_pb2.NetParameter, "any")
-    except ParseError as error:
-        assert error.complaints
-    else:
-        assert parse_text(to_text(net), caffe_pb2.NetParameter, "again") == net
+    except ParseError:
+        return
+    assert parse_text(to_text(net), caffe_pb2.NetParameter, "again") == net

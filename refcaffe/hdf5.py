@@ -1,0 +1,218 @@
+"""HDF5 files, read and written as Caffe does: blobs, integers and strings. h5py is imported when one is opened."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, NoReturn
+
+import numpy as np
+
+from refcaffe.blob import MAX_AXES, Blob
+from refcaffe.checks import Checker, CheckError
+from refcaffe.proto.io import replacing
+
+_check = Checker("hdf5.cpp")
+_log = logging.getLogger("refcaffe.hdf5.cpp")
+
+_SIGNATURE = b"\x89HDF\r\n\x1a\n"
+
+# What h5py raises where the library reports a failure.
+FAILURES = (OSError, KeyError, ValueError, TypeError, RuntimeError, NotImplementedError)
+
+_seen_classes: set[str] = set()
+
+
+def is_hdf5(path: str) -> bool | None:
+    """Whether the contents are HDF5: its signature at the start, or at 512, 1024, 2048 ... None: cannot be read."""
+    try:
+        with open(path, "rb") as file:
+            end, at = os.fstat(file.fileno()).st_size, 0
+            while at < end:
+                file.seek(at)
+                if file.read(len(_SIGNATURE)) == _SIGNATURE:
+                    return True
+                at = at * 2 or 512
+    except (OSError, ValueError):
+        return None
+    return False
+
+
+@contextmanager
+def opened(path: str, failed: CheckError) -> Iterator[Any]:
+    """The file (h5py.File) for reading; ``failed`` is raised if it cannot be opened."""
+    import h5py
+
+    try:
+        file = h5py.File(path, "r")
+    except FAILURES as error:
+        raise failed.within(f"{path}: {error}") from error
+    with file:
+        yield file
+
+
+@contextmanager
+def created(path: str, failed: CheckError) -> Iterator[Any]:
+    """A file (h5py.File) to write, which takes ``path``'s place at the end, whole; ``failed`` if that cannot be."""
+    import h5py
+
+    try:
+        with replacing(path) as file, h5py.File(file.name, "w") as contents:
+            yield contents
+    except CheckError:
+        raise
+    except FAILURES as error:
+        raise failed.within(f"{path}: {error}") from error
+
+
+def open_group(parent: Any, name: str, failed: CheckError) -> Any:
+    """A group (h5py.Group) of a group; ``failed`` is raised if it is missing or no group."""
+    import h5py
+
+    try:
+        return h5py.Group(h5py.h5g.open(parent.id, os.fsencode(name)))
+    except FAILURES as error:
+        raise failed from error
+
+
+def create_group(parent: Any, name: str, failed: CheckError) -> Any:
+    """A new group (h5py.Group); ``failed`` is raised for names that exist already or have a group that does not."""
+    import h5py
+
+    try:
+        # Not create_group(), which would make the groups of a path.
+        return h5py.Group(h5py.h5g.create(parent.id, os.fsencode(name)))
+    except FAILURES as error:
+        raise failed from error
+
+
+def has_link(group: Any, name: str) -> bool:
+    """Whether a group has a member of exactly this name, of whatever type."""
+    try:
+        return "/" not in name and bool(group.id.links.exists(os.fsencode(name)))
+    except FAILURES:
+        return False
+
+
+# --- blobs
+
+
+def _class_name(dataset: Any) -> str:
+    """The class of the elements' type, as in ``H5T_FLOAT``."""
+    from h5py import h5t
+
+    names = (
+        "INTEGER", "FLOAT", "TIME", "STRING", "BITFIELD", "OPAQUE", "COMPOUND", "REFERENCE", "ENUM", "VLEN", "ARRAY",
+    )  # fmt: skip
+    of_type = dataset.get_type().get_class()
+    return next((name for name in names if getattr(h5t, name, None) == of_type), "")
+
+
+def _check_class(name: str) -> None:
+    if name not in ("FLOAT", "INTEGER"):
+        _check.fatal(f"Unsupported datatype class: H5T_{name}" if name else "Datatype class unknown")
+    if name not in _seen_classes:
+        _seen_classes.add(name)
+        _log.info("Datatype class: H5T_%s", name)
+
+
+def load_blob(group: Any, name: str, blob: Blob, *, min_axes: int = 0, reshape: bool = False) -> None:
+    """Read a dataset of numbers into the blob's data. Shapes must be equal, unless the blob is to be reshaped."""
+    from h5py import h5d, h5s
+
+    expression = "H5LTfind_dataset(file_id, dataset_name_)"
+    _check(has_link(group, name), expression, f"Failed to find HDF5 dataset {name}")
+    try:
+        dataset = h5d.open(group.id, os.fsencode(name))
+        shape = tuple(dataset.shape or ())
+    except FAILURES as error:
+        _failed(f"Failed to get dataset ndims for {name}", error)
+    _check.ge(len(shape), min_axes, "ndims >= min_dim")
+    _check.le(len(shape), MAX_AXES, "ndims <= max_dim")
+    try:
+        class_name = _class_name(dataset)
+    except FAILURES as error:
+        _failed(f"Failed to get dataset info for {name}", error)
+    _check_class(class_name)
+    if reshape:
+        blob.reshape(shape)
+    elif shape != blob.shape:
+        source = "".join(f"{dim} " for dim in shape) + f"({int(np.prod(shape, dtype=np.int64))})"
+        text = f"Cannot load blob from hdf5; shape mismatch. Source shape is {source} target shape is {blob.shape_string}"
+        _check(False, "blob_dims == blob->shape()", text)
+    values = blob.mutable_cpu_data()
+    _check.eq(values.size, blob.count, "data_->size() == count_")
+    try:
+        if values.size:
+            dataset.read(h5s.ALL, h5s.ALL, values)
+    except FAILURES as error:
+        _failed(f"Failed to read {_real(values)} dataset {name}", error)
+
+
+def save_blob(group: Any, name: str, values: np.ndarray) -> None:
+    """Write an array of floats as a dataset."""
+    try:
+        group.create_dataset(name, data=values)
+    except FAILURES as error:
+        _failed(f"Failed to make {_real(values)} dataset {name}", error)
+
+
+def _real(values: np.ndarray) -> str:
+    return "float" if values.dtype == np.float32 else "double"
+
+
+def _failed(text: str, cause: BaseException) -> NoReturn:
+    raise CheckError(f"Check failed: status >= 0 (-1 vs. 0) {text}", "hdf5.cpp").within(str(cause)) from cause
+
+
+# --- integers and strings
+
+
+def load_int(group: Any, name: str) -> int:
+    """The first number of a dataset, as a C int."""
+    from h5py import h5d, h5s
+
+    try:
+        dataset = h5d.open(group.id, os.fsencode(name))
+        values = np.zeros(dataset.shape or (), np.int32)
+        dataset.read(h5s.ALL, h5s.ALL, values)
+        return int(values.flat[0])
+    except (*FAILURES, IndexError) as error:
+        _failed(f"Failed to load int dataset with name {name}", error)
+
+
+def save_int(group: Any, name: str, value: int) -> None:
+    """Write a dataset of one number."""
+    group.create_dataset(name, data=np.array([value], np.int32))
+
+
+def load_string(group: Any, name: str) -> str:
+    """The bytes of a dataset's first element up to a zero, whatever their type is, as C's functions take them."""
+    from h5py import h5d, h5s, h5t
+
+    try:
+        dataset = h5d.open(group.id, os.fsencode(name))
+        kind = dataset.get_type()
+    except FAILURES as error:
+        _failed(f"Failed to get dataset info for {name}", error)
+    try:
+        if isinstance(kind, h5t.TypeStringID) and kind.is_variable_str():
+            return str(group[name].asstr()[()])
+        values = np.zeros(dataset.shape or (), f"V{kind.get_size()}")
+        dataset.read(h5s.ALL, h5s.ALL, values, kind)
+        return os.fsdecode(values.tobytes()[: kind.get_size()].split(b"\0")[0])
+    except FAILURES as error:
+        _failed(f"Failed to load int dataset with name {name}", error)
+
+
+def save_string(group: Any, name: str, value: str) -> None:
+    """Write a string of the fixed length that it has, with a zero at the end."""
+    from h5py import h5d, h5s, h5t
+
+    data = np.array(os.fsencode(value) + b"\0")
+    kind = h5t.C_S1.copy()
+    kind.set_size(len(os.fsencode(value)) + 1)
+    dataset = h5d.create(group.id, os.fsencode(name), kind, h5s.create(h5s.SCALAR))
+    dataset.write(h5s.ALL, h5s.ALL, data, kind)
