@@ -79,6 +79,10 @@ class Case:
             raise CaseError(f"{self.folder / 'recorded.npz'}: no array {name!r}, which case.json speaks of")
         return self.recorded.arrays[name]
 
+    def array_file(self, file: str) -> dict[str, np.ndarray]:
+        """The arrays of another ``.npz`` file of the case; none if it is not there."""
+        return self._load(file)
+
     def exactness(self, what: str = "*") -> str:
         """The class of a group of recorded values: bitwise, libm, blas … ; ``what`` is a key of the case's table."""
         stated = self.document.get("exactness", self.document["recorded"].get("exactness", "bitwise"))
@@ -93,7 +97,8 @@ class Case:
         if not path.exists():
             return {}
         try:
-            with np.load(path, allow_pickle=False) as arrays:
+            # Opened here because np.load leaves a broken file open.
+            with path.open("rb") as stream, np.load(stream, allow_pickle=False) as arrays:
                 return {name: arrays[name] for name in arrays.files}
         except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
             raise CaseError(f"{path}: cannot be read: {error}") from error
@@ -145,7 +150,7 @@ def select(cases: Iterable[Case], kinds: Iterable[str] = (), patterns: Iterable[
 
 
 def matches(case_id: str, pattern: str) -> bool:
-    """Whether a glob fits ``kind/group/name`` or some of its whole parts: ``gaussian/*``, ``rng/gaussian``, ``*-long``."""
+    """Whether a glob fits ``kind/group/name`` or whole parts of it: ``gaussian/*``, ``rng/gaussian``, ``*-long``."""
     parts = case_id.split("/")
     return any(
         fnmatchcase("/".join(parts[start:end]), pattern)

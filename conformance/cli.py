@@ -32,7 +32,7 @@ class UsageError(Exception):
 
 
 def default_fixtures() -> Path:
-    """``fixtures/`` beside the package, as in a checkout, or in the current directory. Raises UsageError if neither is."""
+    """``fixtures/`` beside the package, as in a checkout, or in the current directory. UsageError if neither is."""
     beside = Path(__file__).resolve().parent.parent / "fixtures"
     for folder in (beside, Path("fixtures")):
         if folder.is_dir():

@@ -66,7 +66,7 @@ class Findings:
         bound: np.ndarray | float | Callable[[], np.ndarray | float] = 0.0,
         signed_zeros: bool = True,
     ) -> None:
-        """Compare two arrays (``compare_arrays``). A ``bound`` that is costly may be a function: it is called if needed."""
+        """Compare two arrays (``compare_arrays``). A costly ``bound`` may be a function, which is called if needed."""
         self.comparisons += 1
         near = compare_arrays(where, recorded, got, exactness, 0.0, signed_zeros)
         if near.difference is not None and (callable(bound) or np.any(np.asarray(bound) > 0)):

@@ -14,9 +14,10 @@ from rich.table import Table
 
 from conformance.cases import provenance
 from conformance.compare import BLAS_FACTOR, LIBM_ULPS, Closeness
+from conformance.operations.spread import SPREAD_FACTOR, SPREAD_ULPS
 from conformance.outcome import Outcome, Status, as_numbers
 
-CLASSES = ("bitwise", "libm", "blas")  # in this order where present
+CLASSES = ("bitwise", "libm", "blas", "trajectory", "printed")  # in this order where present
 
 
 @dataclass
@@ -110,7 +111,12 @@ def as_json(
         "summary": one_line(outcomes),
         "engine": engine,
         "recorded_from": provenance(fixtures),
-        "bounds": {"blas_factor": BLAS_FACTOR, "libm_ulps": LIBM_ULPS},
+        "bounds": {
+            "blas_factor": BLAS_FACTOR,
+            "libm_ulps": LIBM_ULPS,
+            "spread_factor": SPREAD_FACTOR,
+            "spread_ulps": SPREAD_ULPS,
+        },
         "seconds": round(seconds, 3),
         "kinds": {
             kind: {

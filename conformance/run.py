@@ -33,7 +33,7 @@ def run_case(case: Case, engine: Engine) -> Outcome:
         status, reason = Status.UNSUPPORTED, str(missing)
     except CaseError as error:
         reason = f"broken case: {error}"
-    except Exception as error:  # noqa: BLE001 - one case's crash must not end the run
+    except Exception as error:  # one case's crash must not end the run
         reason = _unexpected(error)
     return Outcome(
         case.kind, case.name, status, reason, findings.differences, findings.count, findings.comparisons,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from numbers import Integral, Real
 from typing import Any, NoReturn
 
 
@@ -28,11 +30,15 @@ class CheckError(RuntimeError):
         return "\n  ".join([self.message.rstrip(), *self.where])
 
 
-def _shown(value: Any) -> str:
-    """A value as a C++ stream prints it: 6 significant digits, booleans as 0 and 1."""
-    if isinstance(value, bool):
+def shown(value: Any) -> str:
+    """A value as a C++ stream prints it: 6 significant digits, booleans as 0 and 1, the sign of a NaN."""
+    if isinstance(value, Integral):
         return str(int(value))
-    return f"{value:.6g}" if isinstance(value, float) else str(value)
+    if not isinstance(value, Real):
+        return str(value)
+    if math.isnan(value):
+        return "-nan" if math.copysign(1, value) < 0 else "nan"
+    return f"{value:.6g}"
 
 
 class Checker:
@@ -50,7 +56,7 @@ class Checker:
 
     def _compare(self, holds: bool, a: Any, b: Any, expression: str, text: str) -> None:
         if not holds:
-            raise CheckError(f"Check failed: {expression} ({_shown(a)} vs. {_shown(b)}) {text}", self.file)
+            raise CheckError(f"Check failed: {expression} ({shown(a)} vs. {shown(b)}) {text}", self.file)
 
     def eq(self, a: Any, b: Any, expression: str, text: str = "") -> None:
         self._compare(a == b, a, b, expression, text)

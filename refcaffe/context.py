@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import Any
 
 from refcaffe.checks import Checker
 from refcaffe.rng import Stream
@@ -53,19 +54,25 @@ def build(reader_era: bool = False, debug: bool = False) -> Iterator[Build]:
         _build = before
 
 
-def _entropy() -> int:
+def entropy() -> int:
+    """A seed that nobody chose."""
     return int.from_bytes(os.urandom(4), "little")
 
 
 @dataclass
 class Context:
-    """One thread's mode, device, place among the solvers and random stream."""
+    """One thread's mode, device, place among the solvers and random stream.
+
+    The device's random generator is the runtime's to make (``Runtime.generator``); its seed is kept here. None: any.
+    """
 
     mode: Mode = Mode.CPU
     device: int = 0
     solver_count: int = 1
     solver_rank: int = 0
     multiprocess: bool = False
+    generator: Any = field(default=None, repr=False)
+    generator_seed: int | None = None
     _stream: Stream | None = field(default=None, repr=False)
 
     @property
@@ -77,12 +84,18 @@ class Context:
     def stream(self) -> Stream:
         """The thread's random stream; one that nobody seeded starts anywhere."""
         if self._stream is None:
-            self._stream = Stream(_entropy())
+            self._stream = Stream(entropy())
         return self._stream
 
     def set_random_seed(self, seed: int) -> None:
-        """Start the random stream anew; ``seed`` is taken modulo 2**32, as ``unsigned int`` takes it."""
-        self._stream = Stream(seed & 0xFFFFFFFF)
+        """Start the random stream and the device's generator anew; ``seed`` is an ``unsigned int``, so modulo 2**32."""
+        self.generator_seed = seed & 0xFFFFFFFF
+        self.generator = None
+        self._stream = Stream(self.generator_seed)
+
+    def lose_generator(self) -> None:
+        """Another device has another generator, which starts anywhere, whatever was seeded before."""
+        self.generator = self.generator_seed = None
 
 
 class _Local(threading.local):

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import getpass
 import logging
+import os
+import platform
 import sys
 import time
 
@@ -21,9 +25,40 @@ class GlogFormatter(logging.Formatter):
         return f"{letter}{stamp}.{micros:06d} {record.process:5d} {file}:{record.lineno}] {record.getMessage()}"
 
 
+class _StderrHandler(logging.Handler):
+    """Writes to whatever standard error is at the time: a progress line puts itself in its place."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            sys.stderr.write(f"{self.format(record)}\n")
+            sys.stderr.flush()
+        except Exception:
+            self.handleError(record)
+
+
 def log_to_stderr() -> logging.Handler:
     """Send everything refcaffe logs to standard error; returns the handler."""
-    handler = logging.StreamHandler(sys.stderr)
+    return _added(_StderrHandler())
+
+
+def log_to_folder(folder: str) -> logging.Handler:
+    """Send it to a new file in a folder too, which the link ``caffe.INFO`` there then names; returns the handler."""
+    now, host, user = time.localtime(), platform.node() or "localhost", getpass.getuser()
+    name = f"caffe.{host}.{user}.log.INFO.{time.strftime('%Y%m%d-%H%M%S', now)}.{os.getpid()}"
+    handler = logging.FileHandler(os.path.join(folder, name))
+    handler.stream.write(
+        f"Log file created at: {time.strftime('%Y/%m/%d %H:%M:%S', now)}\nRunning on machine: {host}\n"
+        "Log line format: [IWEF]mmdd hh:mm:ss.uuuuuu threadid file:line] msg\n"
+    )
+    link = os.path.join(folder, "caffe.INFO")
+    with contextlib.suppress(OSError):  # a folder without links has the file all the same
+        if os.path.islink(link):
+            os.unlink(link)
+        os.symlink(name, link)
+    return _added(handler)
+
+
+def _added(handler: logging.Handler) -> logging.Handler:
     handler.setFormatter(GlogFormatter())
     logger = logging.getLogger("refcaffe")
     logger.addHandler(handler)

@@ -6,6 +6,7 @@ import logging
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from math import prod
 from typing import Any, NoReturn
 
 import numpy as np
@@ -139,9 +140,9 @@ def load_blob(group: Any, name: str, blob: Blob, *, min_axes: int = 0, reshape: 
     if reshape:
         blob.reshape(shape)
     elif shape != blob.shape:
-        source = "".join(f"{dim} " for dim in shape) + f"({int(np.prod(shape, dtype=np.int64))})"
-        text = f"Cannot load blob from hdf5; shape mismatch. Source shape is {source} target shape is {blob.shape_string}"
-        _check(False, "blob_dims == blob->shape()", text)
+        source = "".join(f"{dim} " for dim in shape) + f"({prod(shape)})"
+        text = f"Source shape is {source} target shape is {blob.shape_string}"
+        _check(False, "blob_dims == blob->shape()", f"Cannot load blob from hdf5; shape mismatch. {text}")
     values = blob.mutable_cpu_data()
     _check.eq(values.size, blob.count, "data_->size() == count_")
     try:

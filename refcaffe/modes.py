@@ -1,4 +1,4 @@
-"""The switches of pycaffe: mode, device and seed of the calling thread."""
+"""The switches of pycaffe: mode, device, seed and place among the solvers, all of the calling thread."""
 
 from __future__ import annotations
 
@@ -24,3 +24,26 @@ def set_device(device: int) -> None:
 def set_random_seed(seed: int) -> None:
     """Start the calling thread's random stream anew."""
     context.current().set_random_seed(seed)
+
+
+def solver_count() -> int:
+    """How many solvers train together."""
+    return context.current().solver_count
+
+
+def set_solver_count(count: int) -> None:
+    context.current().solver_count = count
+
+
+def solver_rank() -> int:
+    """The number of this thread's solver; number 0 logs, tests and snapshots."""
+    return context.current().solver_rank
+
+
+def set_solver_rank(rank: int) -> None:
+    context.current().solver_rank = rank
+
+
+def set_multiprocess(multiprocess: bool) -> None:
+    """Say that the solvers that train together are processes, not threads."""
+    context.current().multiprocess = multiprocess

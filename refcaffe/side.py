@@ -6,8 +6,10 @@ from typing import Any
 
 import numpy as np
 
+from refcaffe import context
 from refcaffe.blob import Blob
-from refcaffe.device import runtime
+from refcaffe.context import Mode
+from refcaffe.device import Memory, runtime
 
 
 class Side:
@@ -35,6 +37,19 @@ class Side:
     def mutable_diff(self, blob: Blob) -> Any:
         """The blob's diff to write, up to date."""
         return blob.mutable_cpu_diff()
+
+    def copy(self, to: Any, source: Any, source_side: Side | None = None) -> None:
+        """``to[...] = source`` as caffe_copy does it: by the runtime in GPU mode, and not at all from an array to itself.
+
+        Contiguous arrays of one size and type; ``source`` lies on ``source_side`` if that is another one.
+        """
+        if not self.gpu and context.current().mode is Mode.CPU:
+            np.copyto(to, source.reshape(to.shape))
+            return
+        target = Memory.of(to, self.gpu)
+        data = Memory.of(source, (source_side or self).gpu)
+        if target.address != data.address:
+            runtime().copy(target, data, target.nbytes)
 
 
 class DeviceSide(Side):

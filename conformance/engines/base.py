@@ -6,7 +6,6 @@ Caffe in a process of its own) overrides ``recording`` and hands back what that 
 
 from __future__ import annotations
 
-from abc import ABC
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Protocol
@@ -14,7 +13,10 @@ from typing import Any, Protocol
 import numpy as np
 
 from conformance.cases import Case, Recording
+from conformance.engines.gpumode import GpuWorld
+from conformance.engines.pycaffe import Pycaffe
 from conformance.outcome import Unsupported
+from conformance.processes import Programs
 
 
 class EngineError(Exception):
@@ -64,7 +66,7 @@ class Memories(Protocol):
         """The events since the last call, with names."""
 
 
-class Engine(ABC):
+class Engine:
     """Base of all engines: every part is unsupported until an engine offers it."""
 
     name = "engine"
@@ -101,6 +103,26 @@ class Engine(ABC):
         """A fresh world of memory, as the Caffe named by a key of provenance.json would have it."""
         raise self._lacks("memory events")
         yield
+
+    @contextmanager
+    def pycaffe(self, upstream: str, mode: str) -> Iterator[Pycaffe]:
+        """pycaffe with nothing in it, as the Caffe named by a key of provenance.json would have it."""
+        raise self._lacks("nets")
+        yield
+
+    def programs(self, upstream: str) -> Programs:
+        """Caffe's programs as processes, as the Caffe named by a key of provenance.json would have them."""
+        raise self._lacks("programs")
+
+    @contextmanager
+    def gpumode(self, upstream: str) -> Iterator[GpuWorld]:
+        """GPU mode on device 0 of the Caffe named by a key of provenance.json, with every copy noted."""
+        raise self._lacks("GPU mode")
+        yield
+
+    def not_yet(self, message: str) -> str | None:
+        """What the engine does not have yet, if that is why it refused something with this message."""
+        return None
 
     def _lacks(self, what: str) -> Unsupported:
         return Unsupported(f"engine {self.name} has no {what}")

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import os
 import platform
-from collections.abc import Callable, Iterator
+import sys
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib import metadata
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+import refcaffe
 from conformance.cases import Case, Recording
 from conformance.engines.base import Engine, EngineError
+from conformance.engines.refcaffe_gpumode import RefcaffeGpuWorld
 from conformance.engines.refcaffe_memories import RefcaffeMemories
+from conformance.engines.refcaffe_nets import RefcaffePycaffe, missing_feature
 from conformance.outcome import Unsupported
+from conformance.processes import Programs
 from refcaffe import context, device
 from refcaffe.checks import CheckError
 from refcaffe.context import Mode
@@ -114,6 +121,47 @@ class RefcaffeEngine(Engine):
             finally:
                 runtime.record = None  # what goes with the world is nobody's event
                 world.set_device(device_number)
+
+    @contextmanager
+    def pycaffe(self, upstream: str, mode: str) -> Iterator[RefcaffePycaffe]:
+        if upstream not in _BUILDS:
+            raise Unsupported(f"unknown upstream {upstream!r}")
+        reader_era, debug, _ = _BUILDS[upstream]
+        with context.build(reader_era=reader_era, debug=debug), RefcaffePycaffe() as caffe:
+            context.current().mode = Mode[mode]
+            yield caffe
+
+    @contextmanager
+    def gpumode(self, upstream: str) -> Iterator[RefcaffeGpuWorld]:
+        if upstream not in _BUILDS:
+            raise Unsupported(f"unknown upstream {upstream!r}")
+        reader_era, debug, _ = _BUILDS[upstream]
+        runtime = device.make("cuda" if self.device == "cuda" else "fake")
+        here = context.current()
+        with device.use(runtime), context.build(reader_era=reader_era, debug=debug), RefcaffePycaffe():
+            here.mode, here.device = Mode.GPU, 0
+            try:
+                yield RefcaffeGpuWorld(runtime)
+            finally:
+                runtime.record = None
+                here.lose_generator()
+
+    def programs(self, upstream: str) -> Programs:
+        if upstream not in _BUILDS:
+            raise Unsupported(f"unknown upstream {upstream!r}")
+        gpu = _BUILDS[upstream][2]
+        uses = "cpu" if not gpu else "cuda" if self.device == "cuda" else "fake"
+        paths = [str(Path(refcaffe.__file__).resolve().parents[1]), os.environ.get("PYTHONPATH", "")]
+        environment = {"PYTHONPATH": os.pathsep.join(filter(None, paths)), "REFCAFFE_DEVICE": uses}
+        return Programs("refcaffe", refcaffe.__version__, _command, environment)
+
+    def not_yet(self, message: str) -> str | None:
+        return missing_feature(message)
+
+
+def _command(program: str, arguments: Sequence[str]) -> list[str]:
+    """Caffe's programs are commands of refcaffe; ``caffe`` is refcaffe itself."""
+    return [sys.executable, "-m", "refcaffe", *([] if program == "caffe" else [program]), *arguments]
 
 
 def _version() -> str:

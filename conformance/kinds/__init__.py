@@ -1,4 +1,4 @@
-"""The kinds of cases. Module ``kinds/<kind>.py`` is the runner of that kind, found by its name and imported when needed.
+"""The kinds of cases. Module ``kinds/<kind>.py`` is the runner of that kind, found by its name, imported when needed.
 
 A runner has ``play(case, engine) -> Recording``, which carries out what the case gives in the order that its FORMAT
 page states, and ``judge(case, got, findings)``, which compares that with ``case.recorded``.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 
 from refcaffe import context
 from refcaffe.checks import Checker, CheckError
@@ -13,6 +14,8 @@ from refcaffe.device import NO_GPU, NO_GPU_HINT, runtime
 check = Checker("caffe.cpp")
 log = logging.getLogger("refcaffe.caffe.cpp")
 
+_NUMBER = re.compile(r"[+-]?[0-9]{1,9}")
+
 
 def gpus(flags: Flags) -> list[int]:
     """The devices that ``--gpu`` names."""
@@ -20,10 +23,10 @@ def gpus(flags: Flags) -> list[int]:
         if not runtime().has_gpu:
             check.fatal(NO_GPU)
         return list(range(runtime().device_count()))
-    try:
-        return [int(number) for number in flags.gpu.split(",")] if flags.gpu else []
-    except ValueError:
-        raise CheckError(f"--gpu: '{flags.gpu}' is not a list of device numbers", "caffe.cpp") from None
+    names = flags.gpu.split(",") if flags.gpu else []
+    if not all(_NUMBER.fullmatch(name) for name in names):
+        check.fatal(f"--gpu: '{flags.gpu}' is not a list of device numbers")
+    return [int(name) for name in names]
 
 
 def set_device(device: int) -> None:

@@ -18,10 +18,10 @@ from pathlib import Path
 import numpy as np
 
 from refcaffe.cli import plot
-from refcaffe.cli.glog import GlogFormatter
 from refcaffe.cli.progress import training_progress
 from refcaffe.cli.training_log import parse
 from refcaffe.data import serialize, write
+from refcaffe.glog import GlogFormatter
 from refcaffe.solvers import create
 
 TRAIN_IMAGES = 5000  # of the 6,000 shipped; the rest tests

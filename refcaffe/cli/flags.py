@@ -1,10 +1,14 @@
-"""Command-line flags as Caffe's flag library reads them."""
+"""Command-line flags as Caffe's flag library reads, refuses and describes them."""
 
 from __future__ import annotations
 
-import sys
+import os
+import re
+import textwrap
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import NoReturn
+
+Value = str | int | bool
 
 
 @dataclass(frozen=True)
@@ -12,48 +16,105 @@ class Flag:
     """A flag with its type (``str``, ``int`` or ``bool``), default and description."""
 
     name: str
-    default: str | int | bool
+    default: Value
     help: str
 
+    @property
+    def kind(self) -> str:
+        """The name of its type in messages."""
+        return {str: "string", int: "int32", bool: "bool"}[type(self.default)]
 
-FLAGS = (
-    Flag("gpu", "", "run in GPU mode on the given device IDs separated by ',', or 'all'"),
-    Flag("solver", "", "the solver definition (text)"),
-    Flag("model", "", "the model definition (text)"),
-    Flag("phase", "", "network phase (TRAIN or TEST), for 'time' only"),
-    Flag("level", 0, "network level"),
-    Flag("stage", "", "network stages (not to be confused with phase), separated by ','"),
-    Flag("snapshot", "", "the snapshot solver state to resume training from"),
-    Flag("weights", "", "the pretrained weights to finetune, separated by ','; not together with snapshot"),
-    Flag("iterations", 50, "the number of iterations to run"),
-    Flag("sigint_effect", "stop", "what SIGINT (Ctrl-C) does: snapshot, stop or none"),
-    Flag("sighup_effect", "snapshot", "what SIGHUP does: snapshot, stop or none"),
-    Flag("logtostderr", True, "accepted for old scripts: logs always go to standard error"),
-    Flag("alsologtostderr", True, "accepted for old scripts: logs always go to standard error"),
-    Flag("minloglevel", 0, "log nothing below this level: 0 INFO, 1 WARNING, 2 ERROR"),
-)
+    def read(self, text: str) -> Value | None:
+        """The value that a text stands for; None if it stands for none."""
+        if isinstance(self.default, bool):
+            return _BOOLEANS.get(text.lower())
+        if isinstance(self.default, str):
+            return text
+        if not _INTEGER.fullmatch(text):
+            return None
+        number = int(text, 16 if text[1:2] in ("x", "X") else 10)
+        return number if -(2**31) <= number < 2**31 else None
+
+
+_BOOLEANS = dict.fromkeys(("1", "t", "true", "y", "yes"), True) | dict.fromkeys(("0", "f", "false", "n", "no"), False)
+_INTEGER = re.compile(r"0[xX][0-9a-fA-F]+|\s*[+-]?[0-9]+")
+
+# Caffe's own, by name.
+CAFFE_FLAGS = (
+    Flag(
+        "gpu", "",
+        "Optional; run in GPU mode on given device IDs separated by ','.Use '-gpu all' to run on all available GPUs. "
+        "The effective training batch size is multiplied by the number of devices.",
+    ),
+    Flag("iterations", 50, "The number of iterations to run."),
+    Flag("level", 0, "Optional; network level."),
+    Flag("model", "", "The model definition protocol buffer text file."),
+    Flag("phase", "", "Optional; network phase (TRAIN or TEST). Only used for 'time'."),
+    Flag(
+        "sighup_effect", "snapshot",
+        "Optional; action to take when a SIGHUP signal is received: snapshot, stop or none.",
+    ),
+    Flag(
+        "sigint_effect", "stop",
+        "Optional; action to take when a SIGINT signal is received: snapshot, stop or none.",
+    ),
+    Flag("snapshot", "", "Optional; the snapshot solver state to resume training."),
+    Flag("solver", "", "The solver definition protocol buffer text file."),
+    Flag("stage", "", "Optional; network stages (not to be confused with phase), separated by ','."),
+    Flag(
+        "weights", "",
+        "Optional; the pretrained weights to initialize finetuning, separated by ','. "
+        "Cannot be set simultaneously with snapshot.",
+    ),
+)  # fmt: skip
+# Ours, and those of Caffe's logging library that do something here.
+OWN_FLAGS = (
+    Flag("log_dir", "", "If given, what is logged is also written to a file of its own in this folder."),
+    Flag("log_json", "", "If given, 'train' writes what happens to this file, one JSON object a line."),
+    Flag("minloglevel", 0, "Log nothing below this level: 0 INFO, 1 WARNING, 2 ERROR, 3 FATAL."),
+)  # fmt: skip
+# The rest is taken so that old scripts run: logs go to standard error whatever these say.
+_WITHOUT_EFFECT = (
+    Flag("alsologtostderr", True, ""), Flag("colorlogtostderr", False, ""), Flag("logtostderr", True, ""),
+    Flag("stderrthreshold", 0, ""), Flag("v", 0, ""), Flag("vmodule", "", ""),
+    Flag("help", False, ""), Flag("helpshort", False, ""), Flag("helpfull", False, ""), Flag("version", False, ""),
+)  # fmt: skip
+_KNOWN = {flag.name: flag for flag in (*CAFFE_FLAGS, *OWN_FLAGS, *_WITHOUT_EFFECT)}
 
 
 class Flags:
-    """The values of all flags, as attributes, and the words that are no flags, in ``words``."""
+    """The values of all flags, as attributes.
+
+    ``words``: what is no flag; ``given``: names of the flags that were given; ``errors``: what is wrong, a line each.
+    """
 
     gpu: str
-    solver: str
+    iterations: int
+    level: int
     model: str
     phase: str
-    level: int
-    stage: str
-    snapshot: str
-    weights: str
-    iterations: int
-    sigint_effect: str
     sighup_effect: str
+    sigint_effect: str
+    snapshot: str
+    solver: str
+    stage: str
+    weights: str
+    log_dir: str
+    log_json: str
     minloglevel: int
+    help: bool
+    helpshort: bool
+    helpfull: bool
+    version: bool
 
-    def __init__(self, words: list[str]) -> None:
-        self.words = words
-        for flag in FLAGS:
+    def __init__(self) -> None:
+        self.words: list[str] = []
+        self.given: set[str] = set()
+        self.errors: list[str] = []
+        for flag in _KNOWN.values():
             setattr(self, flag.name, flag.default)
+        for name in ("log_dir", "minloglevel"):  # Caffe's logging library looks there too
+            setattr(self, name, _KNOWN[name].read(os.environ.get(f"GLOG_{name}", "")) or getattr(self, name))
 
     @property
     def stages(self) -> list[str]:
@@ -61,35 +122,24 @@ class Flags:
         return self.stage.split(",")
 
 
-def _fail(message: str) -> NoReturn:
-    print(f"ERROR: {message}", file=sys.stderr)
-    raise SystemExit(1)
+def _find(name: str) -> Flag | None:
+    return _KNOWN.get(name) or _KNOWN.get(name.replace("-", "_"))
 
 
-def _value(flag: Flag, text: str) -> str | int | bool:
-    kind = {str: "string", int: "int32", bool: "bool"}[type(flag.default)]
-    illegal = f"illegal value '{text}' specified for {kind} flag '{flag.name}'"
-    if isinstance(flag.default, bool):
-        lower = text.lower()
-        if lower in ("1", "t", "true", "y", "yes"):
-            return True
-        return False if lower in ("0", "f", "false", "n", "no") else _fail(illegal)
-    if isinstance(flag.default, int):
-        try:
-            number = int(text, 16 if text[:2].lower() == "0x" else 10)
-        except ValueError:
-            _fail(illegal)
-        return number if -(2**31) <= number < 2**31 else _fail(illegal)
-    return text
+def _unknown(name: str) -> str:
+    meant = _find(name[2:]) if name.startswith("no") else None
+    if meant is not None:
+        return f"boolean value ({name}) specified for {meant.kind} command line flag"
+    return f"unknown command line flag '{name}'"
 
 
-def parse(arguments: list[str]) -> Flags:
+def parse(arguments: Iterable[str]) -> Flags:
     """Read flags of any form: ``-name value``, ``--name value``, ``--name=value``, and ``--noname`` for switches.
 
-    Unknown flags and bad values end the program with status 1 and the flag library's message.
+    Nothing is raised: what is wrong is in ``errors``, in order of the flags' names.
     """
-    known = {flag.name: flag for flag in FLAGS}
-    flags = Flags([])
+    flags = Flags()
+    wrong: dict[str, str] = {}
     rest = iter(arguments)
     for argument in rest:
         if argument == "--":
@@ -98,19 +148,42 @@ def parse(arguments: list[str]) -> Flags:
         if not argument.startswith("-") or argument == "-":
             flags.words.append(argument)
             continue
-        name, equals, text = argument.lstrip("-").partition("=")
-        flag = known.get(name)
-        if flag is None and name.startswith("no") and isinstance(getattr(known.get(name[2:]), "default", None), bool):
-            setattr(flags, name[2:], False)
-            continue
+        name, equals, text = argument.removeprefix("-").removeprefix("-").partition("=")
+        flag = _find(name)
+        if flag is None and name.startswith("no") and isinstance(getattr(_find(name[2:]), "default", None), bool):
+            flag, equals, text = _find(name[2:]), "=", "0"
         if flag is None:
-            _fail(f"unknown command line flag '{name}'")
+            wrong[name] = _unknown(name)
+            continue
         if not equals and isinstance(flag.default, bool):
-            text = "true"
+            text = "1"
         elif not equals:
             following = next(rest, None)
             if following is None:
-                _fail(f"flag '{argument}' is missing its argument; flag description: {flag.help}")
+                described = f"; flag description: {flag.help}" if flag.help else ""
+                wrong[name] = f"flag '{argument}' is missing its argument{described}"
+                break
             text = following
-        setattr(flags, flag.name, _value(flag, text))
+        value = flag.read(text)
+        if value is None:
+            wrong[flag.name] = f"illegal value '{text}' specified for {flag.kind} flag '{flag.name}'"
+        else:
+            setattr(flags, flag.name, value)
+            flags.given.add(flag.name)
+    flags.errors = [f"ERROR: {wrong[name]}" for name in sorted(wrong)]
     return flags
+
+
+def describe(flag: Flag, flags: Flags) -> str:
+    """A flag as it stands in the usage, in lines of less than 80 characters."""
+    shown = (f'"{value}"' if isinstance(value, str) else str(value).lower() for value in
+             (flag.default, getattr(flags, flag.name)))  # fmt: skip
+    facts = [f"type: {flag.kind}", f"default: {next(shown)}"]
+    if flag.name in flags.given:
+        facts.append(f"currently: {next(shown)}")
+    # A fact is not broken in two.
+    text = " ".join([f"-{flag.name} ({flag.help})", *(fact.replace(" ", "\0") for fact in facts)])
+    lines = textwrap.wrap(
+        text, 79, initial_indent=" " * 4, subsequent_indent=" " * 6, break_long_words=False, break_on_hyphens=False
+    )
+    return "\n".join(lines).replace("\0", " ")

@@ -6,56 +6,92 @@ import importlib
 import logging
 import os
 import sys
-import traceback
+from collections.abc import Callable
 
 import refcaffe
 from refcaffe.checks import CheckError
-from refcaffe.cli.flags import FLAGS, parse
-from refcaffe.cli.glog import log_to_stderr
+from refcaffe.cli import fatal
+from refcaffe.cli.flags import CAFFE_FLAGS, OWN_FLAGS, Flags, describe, parse
+from refcaffe.glog import log_to_folder, log_to_stderr
 
-# Caffe's own commands: Caffe's flags, Caffe's log.
+# Caffe's own commands: Caffe's flags, Caffe's log. `refcaffe.cli.NAME` has run(flags).
 BREW = {
     "train": "train or finetune a model",
     "test": "score a model",
+    "device_query": "show GPU diagnostic information",
+    "time": "benchmark model execution time",
 }
-# Commands of ours: each has its own options, see `refcaffe COMMAND --help`.
+# Caffe's other programs: plain words, Caffe's log. Each is a function of a module in `refcaffe.cli`.
+TOOLS = {
+    "upgrade_net_proto_text": ("upgrade.net_text", "bring a net definition (text) up to date"),
+    "upgrade_net_proto_binary": ("upgrade.net_binary", "bring a net with its weights (binary) up to date"),
+    "upgrade_solver_proto_text": ("upgrade.solver_text", "bring a solver definition up to date"),
+}
+# Commands of ours: each has its own options, see `refcaffe COMMAND --help`. `refcaffe.cli.NAME` has main(words).
 OURS = {
     "plot": "draw loss, test scores and learning rate of training logs",
     "demo": "train a small net on handwritten digits and run the conformance cases",
     "conformance": "compare refcaffe with recordings of original Caffe",
 }
-ABORTED = 134  # what a shell reports of a process that a failed check ended
 
 
-def _usage() -> str:
-    lines = ["refcaffe: original Caffe's semantics, in Python", "usage: refcaffe <command> <args>", "", "commands:"]
-    lines += [f"  {name:<15} {text}" for name, text in {**BREW, **OURS}.items()]
-    lines += ["", f"  flags of {', '.join(BREW)} (one dash or two):"]
-    lines += [f"    -{flag.name:<16} {flag.help} (default: {flag.default!r})" for flag in FLAGS]
+def _usage(flags: Flags) -> str:
+    commands = {**BREW, **{name: text for name, (_, text) in TOOLS.items()}, **OURS}
+    lines = ["refcaffe: command line brew", "usage: refcaffe <command> <args>", "", "commands:"]
+    lines += [f"  {name:<15} {text}" for name, text in commands.items()]
+    # The heading by which Caffe's usage lists them.
+    lines += ["", "  Flags from tools/caffe.cpp:", *(describe(flag, flags) for flag in CAFFE_FLAGS)]
+    lines += ["", "  Flags from refcaffe:", *(describe(flag, flags) for flag in OWN_FLAGS)]
     return "\n".join(lines)
+
+
+def _logging(work: Callable[[], int], flags: Flags) -> int:
+    """Do something while everything is logged as Caffe does; a failed check is a fatal line and its status."""
+    handlers = [log_to_stderr()]
+    try:
+        if flags.log_dir:
+            handlers.append(log_to_folder(flags.log_dir))
+        for handler in handlers:
+            handler.setLevel((flags.minloglevel + 2) * 10)
+        return work()
+    except CheckError as error:
+        return fatal.report(error)
+    finally:
+        for handler in handlers:
+            logging.getLogger("refcaffe").removeHandler(handler)
+            handler.close()
+
+
+def _action(command: str, flags: Flags) -> int:
+    if command not in BREW:
+        log = logging.getLogger("refcaffe.caffe.cpp")
+        log.error("Available caffe actions:")
+        for name in sorted(BREW):
+            log.error("\t%s", name)
+        raise CheckError(f"Unknown action: {command}", "caffe.cpp")
+    return int(importlib.import_module(f"refcaffe.cli.{command}").run(flags))
 
 
 def _brew(arguments: list[str]) -> int:
     flags = parse(arguments)
-    if len(flags.words) != 1:
-        print(_usage())
+    if flags.help or flags.helpshort or flags.helpfull:
+        print(_usage(flags))
         return 0
-    command = flags.words[0]
-    handler = log_to_stderr()
-    handler.setLevel((flags.minloglevel + 2) * 10)
-    log = logging.getLogger("refcaffe.caffe.cpp")
-    try:
-        if command not in BREW:
-            log.error("Available caffe actions:")
-            for name in sorted(BREW):
-                log.error("\t%s", name)
-            raise CheckError(f"Unknown action: {command}", "caffe.cpp")
-        return int(importlib.import_module(f"refcaffe.cli.{command}").run(flags))
-    except CheckError as error:
-        logging.getLogger(f"refcaffe.{error.file or 'caffe.cpp'}").critical("%s", error)
-        return ABORTED
-    finally:
-        logging.getLogger("refcaffe").removeHandler(handler)
+    if flags.version:
+        print(f"refcaffe version {refcaffe.__version__}")
+        return 0
+    if flags.errors:
+        print("\n".join(flags.errors), file=sys.stderr)
+        return 1
+    if len(flags.words) != 1:
+        print(_usage(flags))
+        return 0
+    return _logging(lambda: _action(flags.words[0], flags), flags)
+
+
+def _tool(name: str, words: list[str]) -> int:
+    module, _, function = TOOLS[name][0].partition(".")
+    return _logging(lambda: int(getattr(importlib.import_module(f"refcaffe.cli.{module}"), function)(words)), Flags())
 
 
 def _ours(command: str, arguments: list[str]) -> int:
@@ -71,11 +107,8 @@ def main(arguments: list[str] | None = None) -> int:
     arguments = sys.argv[1:] if arguments is None else arguments
     first = arguments[0] if arguments else ""
     try:
-        if first in ("--version", "-version"):
-            print(f"refcaffe version {refcaffe.__version__}")
-            return 0
-        if first in ("--help", "-help", "-h", "help"):
-            print(_usage())
+        if first in ("-h", "help"):
+            print(_usage(Flags()))
             return 0
         if first == "conformance":
             from conformance.cli import main as conformance_main
@@ -83,6 +116,8 @@ def main(arguments: list[str] | None = None) -> int:
             return int(conformance_main(arguments[1:]))
         if first in OURS:
             return _ours(first, arguments[1:])
+        if first in TOOLS:
+            return _tool(first, arguments[1:])
         return _brew(arguments)
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
@@ -90,6 +125,3 @@ def main(arguments: list[str] | None = None) -> int:
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # nobody reads any more: not an error
         return 141
-    except ImportError:
-        traceback.print_exc()
-        return 1

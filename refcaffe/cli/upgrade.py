@@ -6,9 +6,9 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from refcaffe.checks import CheckError
+from refcaffe.cli.fatal import print_complaints
 from refcaffe.proto import caffe_pb2
-from refcaffe.proto.io import read_binary, read_text, write_binary, write_text
+from refcaffe.proto.io import ParseError, read_binary, read_text, write_binary, write_text
 from refcaffe.proto.upgrade import needs_upgrade, upgrade_net, upgrade_solver
 
 
@@ -21,7 +21,10 @@ def _run(
     tool: str, words: Sequence[str], usage: str, message_class: Any, binary: bool, old: Callable[[Any], bool],
     upgrade: Callable[[Any, str], bool],
 ) -> int:  # fmt: skip
-    """Read, upgrade, write; returns 0, 1 for wrong usage or lost fields, 2 for a file that cannot be read."""
+    """Read, upgrade, write; returns 0, 1 for wrong usage or lost fields, 2 for a file that holds something else.
+
+    Raises CheckError for a file that is not there, and for a definition that cannot be upgraded.
+    """
     log = logging.getLogger(f"refcaffe.{tool}.cpp")
     if len(words) != 2:
         log.error("Usage: %s %s", tool, usage)
@@ -30,10 +33,9 @@ def _run(
     name, form = message_class.DESCRIPTOR.name, "binary" if binary else "text"
     try:
         message = (read_binary if binary else read_text)(source, message_class)
-    except CheckError as error:
+    except ParseError as error:
+        print_complaints(error)
         log.error("Failed to parse input %s file as %s: %s", form, name, source)
-        for line in error.where:
-            log.info("%s", line)
         return 2
     success = True
     if old(message):

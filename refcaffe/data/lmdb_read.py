@@ -18,10 +18,11 @@ import lmdb
 
 from refcaffe import context
 from refcaffe.data.lmdb_errors import CORRUPTED, os_status_error, status_error, translated
-from refcaffe.data.lmdb_tree import EMPTY, META_SIZE, Damaged, Tree, read_meta, read_page_size
+from refcaffe.data.lmdb_tree import EMPTY, Damaged, Meta, Tree, read_meta, read_page_size
 
 _log = logging.getLogger("refcaffe.db_lmdb.cpp")
 
+_TRIES = 10
 _ROOM = 1 << 30  # address space beyond the file's end, for what others may write while it is open
 
 
@@ -106,7 +107,7 @@ class LmdbCursor:
         try:
             with open(os.path.join(source, "data.mdb"), "rb") as file:
                 with _told(source):
-                    page_size = read_page_size(file.read(META_SIZE))
+                    page_size = read_page_size(file)
                 self._environment = _acquire(source, file)
                 self._tree = self._begin(file, page_size)
             self.seek_to_first()
@@ -120,7 +121,7 @@ class LmdbCursor:
 
     def _begin(self, file: BinaryIO, page_size: int) -> Tree:
         """Begin the transaction, by which writers know what to leave alone, and find the state that it sees."""
-        while True:
+        for _ in range(_TRIES):
             try:
                 self._transaction = self._environment.env.begin()  # type: ignore[union-attr]
             except lmdb.Error as error:
@@ -129,14 +130,17 @@ class LmdbCursor:
             number = self._transaction.id()
             with _told(self._source):
                 meta = read_meta(pages, page_size, number)
-            if meta.transaction == number:
-                break
-            self._transaction.abort()  # others have committed twice in this moment
+                if meta.transaction == number:
+                    return self._checked(pages, page_size, meta)
+            self._transaction.abort()  # others may have committed twice in this moment
+        raise status_error(*CORRUPTED, self._source).within("data.mdb: transactions do not agree")
+
+    @staticmethod
+    def _checked(pages: memoryview, page_size: int, meta: Meta) -> Tree:
         tree = Tree(pages, page_size, meta.root)
         # Rather now than in the middle of a training; but last pages without content may not be written.
         if len(pages) < (meta.last_page + 1) * page_size:
-            with _told(self._source):
-                deque(tree.records(), maxlen=0)
+            deque(tree.records(), maxlen=0)
         return tree
 
     @property

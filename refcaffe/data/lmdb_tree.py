@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import BinaryIO, NamedTuple
 
 # As liblmdb lays its structures out, in the machine's own byte order and word size.
 _WORD = "Q" if struct.calcsize("P") == 8 else "I"
@@ -34,19 +34,19 @@ class Meta(NamedTuple):
     transaction: int
 
 
-META_SIZE = _META.size
-
-
-def read_page_size(start: bytes) -> int:
-    """The size of pages as the first bytes of a file tell, which liblmdb believes, whatever it is; 0: it is no LMDB."""
-    if len(start) < META_SIZE:
+def read_page_size(file: BinaryIO) -> int:
+    """The size of pages in a data file; 0 if it is no LMDB. liblmdb believes what it reads there, whatever it is."""
+    first = file.read(_META.size)
+    if len(first) < _META.size or _META.unpack(first)[5] != _MAGIC:
         return 0
-    fields = _META.unpack(start)
-    if fields[5] != _MAGIC:
-        return 0
-    if fields[9] not in _PAGE_SIZES:
-        raise Damaged(f"a page size of {fields[9]}")
-    return int(fields[9])
+    page_size = int(_META.unpack(first)[9])
+    if page_size not in _PAGE_SIZES:
+        raise Damaged(f"a page size of {page_size}")
+    file.seek(page_size)
+    second = file.read(page_size)
+    if len(second) < page_size or _META.unpack_from(second)[5] != _MAGIC or _META.unpack_from(second)[9] != page_size:
+        raise Damaged("the first two pages do not agree")
+    return page_size
 
 
 def read_meta(pages: memoryview, page_size: int, transaction: int) -> Meta:

@@ -83,6 +83,11 @@ class Prefetcher:
         """What the thread failed with."""
         return self.full.error
 
+    @property
+    def idle(self) -> bool:
+        """Whether the thread has filled all batches but the one that is in use, and waits."""
+        return self.full.size() == len(self.batches) - (self._current is not None)
+
     def take(self) -> Batch:
         """Give the last call's batch back, and wait for the next one, which is yours until the next call."""
         if not self.batches:

@@ -8,10 +8,11 @@ from contextlib import contextmanager
 
 from refcaffe.checks import CheckError
 from refcaffe.device.fake import FakeRuntime
-from refcaffe.device.runtime import NO_GPU, NO_GPU_HINT, HostRuntime, Memory, Runtime, Stream
+from refcaffe.device.runtime import NO_GPU, NO_GPU_HINT, Generator, HostRuntime, Memory, Runtime, Stream
 
 __all__ = [
-    "NO_GPU", "NO_GPU_HINT", "FakeRuntime", "HostRuntime", "Memory", "Runtime", "Stream", "make", "runtime", "use",
+    "NO_GPU", "NO_GPU_HINT", "FakeRuntime", "Generator", "HostRuntime", "Memory", "Runtime", "Stream", "make",
+    "runtime", "use",
 ]  # fmt: skip
 
 _runtime: Runtime | None = None

@@ -32,6 +32,7 @@ class CudaRuntime(Runtime):
         except cupy.cuda.runtime.CUDARuntimeError as error:
             raise CheckError(f"CUDA cannot be used here: {error}") from error
         self._applied = threading.local()
+        self.make_generator = self._make_generator
 
     def host_alloc(self, nbytes: int, pinned: bool, clear: bool) -> Memory | None:
         how = "pinned" if pinned else "malloc"
@@ -66,7 +67,10 @@ class CudaRuntime(Runtime):
     def set_device(self, device: int) -> None:
         if not 0 <= device < self._count:
             raise CheckError(INVALID_DEVICE, "common.cpp").within(f"device {device} of {self._count}")
-        context.current().device = device
+        here = context.current()
+        if here.device != device:
+            here.device = device
+            here.lose_generator()
         self.get_device()
         self.event("set_device", device)
 
@@ -115,3 +119,48 @@ class CudaRuntime(Runtime):
     def new_stream(self) -> Any:
         self.get_device()
         return cupy.cuda.Stream(non_blocking=True)
+
+    def _make_generator(self) -> CudaGenerator:
+        self.get_device()
+        return CudaGenerator()
+
+    def properties(self, device: int) -> dict[str, Any]:
+        found = cupy.cuda.runtime.getDeviceProperties(device)
+        return {**found, "name": found["name"].decode()}
+
+
+class CudaGenerator:
+    """cuRAND's default generator (XORWOW) on the device that is current now.
+
+    Its numbers are laid out as cuRAND did before CUDA 11, when Caffe was used: later ones have another default.
+    """
+
+    _LEGACY_ORDER = 103  # CURAND_ORDERING_PSEUDO_LEGACY
+
+    def __init__(self) -> None:
+        from cupy.cuda import curand  # its library is an optional part of CuPy
+
+        self._curand = curand
+        self._handle = curand.createGenerator(curand.CURAND_RNG_PSEUDO_DEFAULT)
+        curand.setGeneratorOrdering(self._handle, self._LEGACY_ORDER)
+
+    def seed(self, seed: int) -> None:
+        self._curand.setPseudoRandomGeneratorSeed(self._handle, seed)
+        self._curand.setGeneratorOffset(self._handle, 0)
+
+    def words(self, out: Any) -> None:
+        self._on_stream()
+        self._curand.generate(self._handle, out.data.ptr, out.size)
+
+    def uniform(self, out: Any) -> None:
+        self._on_stream()
+        single = out.dtype == np.float32
+        generate = self._curand.generateUniform if single else self._curand.generateUniformDouble
+        generate(self._handle, out.data.ptr, out.size)
+
+    def _on_stream(self) -> None:
+        self._curand.setStream(self._handle, cupy.cuda.get_current_stream().ptr)
+
+    def __del__(self) -> None:
+        if hasattr(self, "_handle"):
+            self._curand.destroyGenerator(self._handle)

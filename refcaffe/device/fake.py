@@ -14,12 +14,46 @@ GARBAGE = 0xA5  # what new memory holds, so that a missing zero-fill shows
 OUT_OF_MEMORY = "Check failed: error == cudaSuccess (2 vs. 0)  out of memory"
 INVALID_DEVICE = "Check failed: error == cudaSuccess (10 vs. 0)  invalid device ordinal"
 
+# As a card of the years when Caffe was written, so that nothing is promised that a real one might lack.
+FAKE_PROPERTIES: dict[str, Any] = {
+    "name": "refcaffe fake device in host memory",
+    "major": 5,
+    "minor": 2,
+    "totalGlobalMem": 12 * 2**30,
+    "sharedMemPerBlock": 48 * 2**10,
+    "regsPerBlock": 64 * 2**10,
+    "warpSize": 32,
+    "memPitch": 2**31 - 1,
+    "maxThreadsPerBlock": 1024,
+    "maxThreadsDim": (1024, 1024, 64),
+    "maxGridSize": (2**31 - 1, 65535, 65535),
+    "clockRate": 1000000,
+    "totalConstMem": 64 * 2**10,
+    "textureAlignment": 512,
+    "deviceOverlap": 1,
+    "multiProcessorCount": 24,
+    "kernelExecTimeoutEnabled": 0,
+}
+
 
 class FakeStream:
     """A stream whose work is done by the time it is asked for, as the recordings' was."""
 
     def synchronize(self) -> None:
         pass
+
+
+class FakeGenerator:
+    """Stands in for cuRAND's generator: other numbers than its, always the same ones for a seed."""
+
+    def seed(self, seed: int) -> None:
+        self._bits = np.random.Generator(np.random.Philox(seed))
+
+    def words(self, out: Any) -> None:
+        out[...] = self._bits.integers(0, 2**32, out.size, np.uint32)
+
+    def uniform(self, out: Any) -> None:
+        out[...] = 1 - self._bits.random(out.size, out.dtype)
 
 
 class FakeRuntime(Runtime):
@@ -30,6 +64,7 @@ class FakeRuntime(Runtime):
 
     def __init__(self, devices: int = 4, bytes_each: int | None = None) -> None:
         super().__init__()
+        self.make_generator = FakeGenerator
         self.devices = devices
         self.bytes_each = bytes_each
         self.in_use = [0] * devices
@@ -67,7 +102,10 @@ class FakeRuntime(Runtime):
     def set_device(self, device: int) -> None:
         if not 0 <= device < self.devices:
             raise CheckError(INVALID_DEVICE, "common.cpp").within(f"device {device} of {self.devices}")
-        context.current().device = device
+        here = context.current()
+        if here.device != device:
+            here.device = device
+            here.lose_generator()
         self.event("set_device", device)
 
     def device_alloc(self, nbytes: int, clear: bool) -> Memory | None:
@@ -106,3 +144,6 @@ class FakeRuntime(Runtime):
 
     def new_stream(self) -> FakeStream:
         return FakeStream()
+
+    def properties(self, device: int) -> dict[str, Any]:
+        return {**FAKE_PROPERTIES, "totalGlobalMem": self.bytes_each or FAKE_PROPERTIES["totalGlobalMem"]}

@@ -7,6 +7,7 @@ from typing import Any, NoReturn, Protocol
 
 import numpy as np
 
+from refcaffe import context
 from refcaffe.checks import CheckError
 
 NO_GPU = "Cannot use GPU in CPU-only Caffe: check mode."
@@ -16,7 +17,10 @@ Event = tuple[Any, ...]
 
 
 class Memory:
-    """A block of bytes on one side. ``array``: flat uint8, of NumPy or of the device's array module."""
+    """A block of bytes on one side. ``array``: flat uint8, of NumPy or of the device's array module.
+
+    Two Memory objects may be (parts of) the same block: ``address`` tells.
+    """
 
     __slots__ = ("array", "on_device")
 
@@ -27,17 +31,38 @@ class Memory:
     @classmethod
     def of(cls, array: Any, on_device: bool = False) -> Memory:
         """The memory of somebody else's C-contiguous array; nothing is copied."""
+        if not array.flags.c_contiguous:
+            raise ValueError("an array in pieces is no block of memory")
         return cls(array.reshape(-1).view(np.uint8), on_device)
 
     @property
     def nbytes(self) -> int:
         return int(self.array.size)
 
+    @property
+    def address(self) -> int:
+        """Where the block begins, in the address space of its side."""
+        data = self.array.data
+        return int(data.ptr) if hasattr(data, "ptr") else int(self.array.ctypes.data)
+
 
 class Stream(Protocol):
     """An order of asynchronous work on a device."""
 
     def synchronize(self) -> None: ...
+
+
+class Generator(Protocol):
+    """A random generator of a device; it writes flat arrays of the device."""
+
+    def seed(self, seed: int) -> None:
+        """Start anew, from the beginning of a seed's numbers."""
+
+    def words(self, out: Any) -> None:
+        """32 random bits for each element (uint32)."""
+
+    def uniform(self, out: Any) -> None:
+        """Numbers above 0 up to 1 (float32 or float64)."""
 
 
 class Runtime:
@@ -47,7 +72,8 @@ class Runtime:
     ``("d_free", memory, device)``, ``("h_memset" | "d_memset", memory, value, bytes)``,
     ``("memcpy", direction, bytes, to, from)``, ``("memcpy_async", direction, bytes, to, from, stream)``,
     ``("set_device", k)``, ``("axpy" | "scal" | "asum" | "dot", side, n)``, and the failed forms of allocation.
-    ``how`` is ``malloc`` or ``pinned``; ``memory`` is None for a null pointer.
+    ``how`` is ``malloc`` or ``pinned``; ``memory`` is None for a null pointer. ``make_generator`` makes the random
+    generators of a device; another one may be put in its place.
     """
 
     name = "host"
@@ -56,6 +82,7 @@ class Runtime:
 
     def __init__(self) -> None:
         self.record: Callable[[Event], None] | None = None
+        self.make_generator: Callable[[], Generator] = self.no_gpu  # for the current device
 
     def event(self, *event: Any) -> None:
         if self.record is not None:
@@ -105,6 +132,19 @@ class Runtime:
         self.no_gpu()
 
     def new_stream(self) -> Any:
+        self.no_gpu()
+
+    def generator(self) -> Generator:
+        """The calling thread's generator; it begins with the seed that the thread was given last."""
+        here = context.current()
+        if here.generator is None or here.generator[0] is not self:
+            made = self.make_generator()
+            made.seed(context.entropy() if here.generator_seed is None else here.generator_seed)
+            here.generator = (self, made)
+        return here.generator[1]
+
+    def properties(self, device: int) -> dict[str, Any]:
+        """What a device is, by the names of CUDA's ``cudaDeviceProp``."""
         self.no_gpu()
 
     def no_gpu(self) -> NoReturn:

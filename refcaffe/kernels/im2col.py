@@ -49,7 +49,7 @@ column_map = lru_cache(maxsize=256)(Columns)  # layers ask in every pass, and ma
 
 
 @compiled
-def _im2col(image: Any, rows: Any, stride: int, pad: int, dilation: int, columns: Any) -> None:
+def _im2col(image: Any, rows: Any, stride: int, pad: int, dilation: int, columns: Any, first_row: int) -> None:
     width = image.shape[2]
     channels, kernel_rows, kernel_width, grid_rows, grid_width = columns.shape
     for c in range(channels):
@@ -59,7 +59,7 @@ def _im2col(image: Any, rows: Any, stride: int, pad: int, dilation: int, columns
                 first = min(max(-start + stride - 1, 0) // stride, grid_width)
                 end = max(min((width - 1 - start) // stride + 1, grid_width), first)
                 for r in range(grid_rows):
-                    row = rows[i, r]
+                    row = rows[i, first_row + r]
                     if row < 0:
                         for p in range(grid_width):
                             columns[c, i, j, r, p] = 0
@@ -77,18 +77,17 @@ def _im2col(image: Any, rows: Any, stride: int, pad: int, dilation: int, columns
 
 
 @compiled
-def _col2im(columns: Any, rows: Any, stride: int, pad: int, dilation: int, image: Any) -> None:
+def _add_columns(columns: Any, rows: Any, stride: int, pad: int, dilation: int, image: Any, first_row: int) -> None:
     width = image.shape[2]
     channels, kernel_rows, kernel_width, grid_rows, grid_width = columns.shape
     for c in range(channels):
-        image[c] = 0
         for i in range(kernel_rows):
             for j in range(kernel_width):
                 start = j * dilation - pad
                 first = min(max(-start + stride - 1, 0) // stride, grid_width)
                 end = max(min((width - 1 - start) // stride + 1, grid_width), first)
                 for r in range(grid_rows):
-                    row = rows[i, r]
+                    row = rows[i, first_row + r]
                     if row < 0:
                         continue
                     if stride == 1:
@@ -99,11 +98,30 @@ def _col2im(columns: Any, rows: Any, stride: int, pad: int, dilation: int, image
                             image[c, row, start + p * stride] += columns[c, i, j, r, p]
 
 
-def im2col(side: Side, where: Columns, image: Any, columns: Any) -> None:
-    """Write the columns of an image; the padding is 0."""
-    _im2col(image.reshape(where.image_shape), where.rows, *where.step, columns.reshape(where.shape))
+def im2col(side: Side, where: Columns, image: Any, columns: Any, first_row: int = 0) -> None:
+    """Write the columns of an image, or of several, one after the other; the padding is 0.
+
+    ``columns`` may be those of some rows of the grid only, from ``first_row`` on.
+    """
+    image, columns = _shaped(where, image, columns)
+    _im2col(image, where.rows, *where.step, columns, first_row)
 
 
 def col2im(side: Side, where: Columns, columns: Any, image: Any) -> None:
     """Write the image: each pixel is the sum of the elements of columns that see it, added in their order."""
-    _col2im(columns.reshape(where.shape), where.rows, *where.step, image.reshape(where.image_shape))
+    image.fill(0)
+    add_columns(side, where, columns, image)
+
+
+def add_columns(side: Side, where: Columns, columns: Any, image: Any, first_row: int = 0) -> None:
+    """As ``col2im``, but added to what the image holds. ``first_row``: as for ``im2col``."""
+    image, columns = _shaped(where, image, columns)
+    _add_columns(columns, where.rows, *where.step, image, first_row)
+
+
+def _shaped(where: Columns, image: Any, columns: Any) -> tuple[Any, Any]:
+    """The arrays as the kernels want them: channels of several images like those of one."""
+    image = image.reshape(-1, *where.image_shape[1:])
+    _, kernel_rows, kernel_width, _, grid_width = where.shape
+    rows = columns.size // max(1, len(image) * kernel_rows * kernel_width * grid_width)
+    return image, columns.reshape(len(image), kernel_rows, kernel_width, rows, grid_width)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
@@ -12,6 +13,7 @@ from refcaffe import context
 from refcaffe.blob import Blob
 from refcaffe.checks import Checker
 from refcaffe.context import Mode
+from refcaffe.kernels.parallel import one_blas_thread
 from refcaffe.side import DEVICE, HOST, Side
 
 if TYPE_CHECKING:
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
 
 _check = Checker("layer.hpp")
 _check_factory = Checker("layer_factory.hpp")
+_log_factory = logging.getLogger("refcaffe.layer_factory.hpp")
 
 Blobs = Sequence[Blob]
 
@@ -117,6 +120,7 @@ class Layer:
         return index < len(self.param_propagate_down) and self.param_propagate_down[index]
 
     # Infinities and not-a-numbers are results, here as in C.
+    @one_blas_thread
     @np.errstate(all="ignore")
     def forward(self, bottom: Blobs, top: Blobs) -> Any:
         """Reshape, compute the tops, and return the loss: the sum of dot(data, diff) over weighted tops."""
@@ -130,6 +134,7 @@ class Layer:
                 loss += self.dtype.type(side.data(blob).reshape(-1) @ side.diff(blob).reshape(-1))
         return loss
 
+    @one_blas_thread
     @np.errstate(all="ignore")
     def backward(self, top: Blobs, propagate_down: Sequence[bool], bottom: Blobs) -> None:
         """Compute the gradients."""
@@ -226,6 +231,13 @@ def layer_types() -> list[str]:
 
 
 def create(param: LayerParameter, dtype: DTypeLike = np.float32) -> Layer:
+    """A layer of the type that the LayerParameter names, and a log line; see ``make``."""
+    if context.current().root_solver:
+        _log_factory.info("Creating layer %s", param.name)
+    return make(param, dtype)
+
+
+def make(param: LayerParameter, dtype: DTypeLike = np.float32) -> Layer:
     """A layer of the type that the LayerParameter names; unknown types are refused with the list of known ones."""
     known = param.type in _registry
     text = f"Unknown layer type: {param.type} (known types: {', '.join(layer_types())})"

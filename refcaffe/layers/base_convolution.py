@@ -18,12 +18,13 @@ from refcaffe import context
 from refcaffe.blob import Blob
 from refcaffe.checks import Checker
 from refcaffe.fillers import fill
+from refcaffe.kernels.convolution import Products
 from refcaffe.kernels.im2col import Columns, col2im, column_map, im2col
+from refcaffe.kernels.products import add_product
 from refcaffe.layers.axes import to_int
 from refcaffe.layers.base import Blobs, Layer
 from refcaffe.layers.broadcast import plane_sums
 from refcaffe.layers.engine import check_engine
-from refcaffe.layers.products import add_product
 from refcaffe.layers.window import Window, read_window
 from refcaffe.proto.caffe_pb2 import LayerParameter
 from refcaffe.side import Side
@@ -128,6 +129,7 @@ class BaseConvolution(Layer):
         if not window.is_a_point:
             steps = (window.kernel, window.stride, window.pad, window.dilation)
             self.column_map = column_map(self.image_channels, image, grid, *steps)
+        self.products = Products(self.weight_shape, grid, self.column_map)
 
     # --- products for one image; arrays are (channels, places), weights are shaped ``weight_shape``
 
@@ -162,7 +164,15 @@ class BaseConvolution(Layer):
         im2col(side, self.column_map, image.reshape(self.image_shape), columns)
         return columns
 
-    # --- forward and backward, image by image
+    # --- forward and backward: on the host all images at once, on a device one by one
+
+    def host_forward(self, x: Any, weight: Any, y: Any, bias: Any) -> None:
+        """All images' tops; ``bias`` is a column or None."""
+        raise NotImplementedError
+
+    def host_backward(self, x: Any, dy: Any, weight: Any, weight_diff: Any, dx: Any) -> None:
+        """All images' gradients; ``weight_diff`` or ``dx`` is None if it isn't wanted."""
+        raise NotImplementedError
 
     def image_forward(self, side: Side, x: Any, weight: Any, y: Any) -> None:
         """One image's top without the bias."""
@@ -178,6 +188,9 @@ class BaseConvolution(Layer):
             x, y = side.data(source), side.mutable_data(target)
             x, y = x.reshape(self.bottom_shape), y.reshape(self.top_shape)
             bias = self._bias(side)
+            if not side.gpu:
+                self.host_forward(x, weight, y, bias)
+                continue
             for n in range(self.images):
                 self.image_forward(side, x[n], weight, y[n])
                 if bias is not None:
@@ -202,6 +215,9 @@ class BaseConvolution(Layer):
             if self.wants_param_diff(1):
                 self._add_bias_diff(side, dy)
             if not (wants_weight or wanted):
+                continue
+            if not side.gpu:
+                self.host_backward(x, dy, weight, weight_diff if wants_weight else None, dx if wanted else None)
                 continue
             for n in range(self.images):
                 wanted_diffs = (weight_diff if wants_weight else None, dx[n] if wanted else None)

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from refcaffe.blob import Blob
 from refcaffe.checks import Checker
+from refcaffe.kernels.parallel import GRAIN, for_ranges
 from refcaffe.side import Side
 
 Planes = tuple[int, int, int]  # the other blob's sizes before, along and after those axes
@@ -62,4 +65,9 @@ def plane_sums(side: Side, planes: Any, ones: Any) -> Any:
     outer, n, inner = planes.shape
     if inner == 1:
         return planes[:, :, 0]
-    return side.xp.matmul(planes.reshape(outer * n, inner), ones[:inner]).reshape(outer, n)
+    rows, ones = planes.reshape(outer * n, inner), ones[:inner]
+    if side.gpu:
+        return side.xp.matmul(rows, ones).reshape(outer, n)
+    sums = np.empty(outer * n, planes.dtype)
+    for_ranges(len(rows), max(1, GRAIN // inner), lambda i, j: np.matmul(rows[i:j], ones, out=sums[i:j]))
+    return sums.reshape(outer, n)

@@ -20,6 +20,12 @@ class Convolution(BaseConvolution):
     def output_shape(self, window: Window, size: Sequence[int]) -> tuple[int, ...]:
         return window.positions(size)
 
+    def host_forward(self, x: Any, weight: Any, y: Any, bias: Any) -> None:
+        self.products.forward(x, weight, y, bias)
+
+    def host_backward(self, x: Any, dy: Any, weight: Any, weight_diff: Any, dx: Any) -> None:
+        self.products.backward(x, dy, weight, weight_diff=weight_diff, to_images=dx)
+
     def image_forward(self, side: Side, x: Any, weight: Any, y: Any) -> None:
         self.image_to_grid(side, x, weight, y)
 

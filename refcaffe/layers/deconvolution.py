@@ -20,6 +20,12 @@ class Deconvolution(BaseConvolution):
     def output_shape(self, window: Window, size: Sequence[int]) -> tuple[int, ...]:
         return window.covered(size)
 
+    def host_forward(self, x: Any, weight: Any, y: Any, bias: Any) -> None:
+        self.products.backward(None, x, weight, to_images=y, bias=bias)
+
+    def host_backward(self, x: Any, dy: Any, weight: Any, weight_diff: Any, dx: Any) -> None:
+        self.products.backward(dy, x, weight, weight_diff=weight_diff, to_grids=dx)
+
     def image_forward(self, side: Side, x: Any, weight: Any, y: Any) -> None:
         self.grid_to_image(side, x, weight, y)
 

@@ -12,9 +12,9 @@ from refcaffe import context
 from refcaffe.blob import Blob
 from refcaffe.checks import Checker
 from refcaffe.fillers import fill
+from refcaffe.kernels.products import add_product, product
 from refcaffe.layers.axes import to_int
 from refcaffe.layers.base import Blobs, Layer, register
-from refcaffe.layers.products import add_product
 from refcaffe.proto.caffe_pb2 import LayerParameter
 from refcaffe.side import Side
 
@@ -59,7 +59,7 @@ class InnerProduct(Layer):
     def forward_at(self, side: Side, bottom: Blobs, top: Blobs) -> None:
         x = side.data(bottom[0]).reshape(self.rows, self.inputs)
         y = side.mutable_data(top[0]).reshape(self.rows, self.outputs)
-        side.xp.matmul(x, self._weight(side.data(self.blobs[0])).T, out=y)
+        product(side, x, self._weight(side.data(self.blobs[0])).T, y)
         if self.param.inner_product_param.bias_term:
             side.data(self.ones)
             y += side.data(self.blobs[1]).reshape(self.outputs)
@@ -79,7 +79,7 @@ class InnerProduct(Layer):
         if propagate_down[0]:
             dy = self._rows(side.diff(top[0]))
             weight = self._weight(side.data(self.blobs[0]))
-            xp.matmul(dy, weight, out=side.mutable_diff(bottom[0]).reshape(self.rows, self.inputs))
+            product(side, dy, weight, side.mutable_diff(bottom[0]).reshape(self.rows, self.inputs))
 
     def _rows(self, array: Any) -> Any:
         return array.reshape(self.rows, self.outputs)

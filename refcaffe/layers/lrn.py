@@ -11,7 +11,7 @@ from numpy.typing import DTypeLike
 from refcaffe.blob import Blob
 from refcaffe.checks import Checker
 from refcaffe.kernels.lrn import lrn_scale, lrn_subtract_neighbours
-from refcaffe.layers.base import Blobs, Layer, create, register
+from refcaffe.layers.base import Blobs, Layer, make, register
 from refcaffe.layers.engine import check_engine
 from refcaffe.layers.sums import check_size
 from refcaffe.proto.caffe_pb2 import EltwiseParameter, LayerParameter, LRNParameter, PoolingParameter
@@ -58,7 +58,7 @@ class LRN(Layer):
         power.power_param.scale = self.alpha
         power.power_param.shift = 1
         product.eltwise_param.operation = EltwiseParameter.PROD
-        self.links = [create(param, self.dtype) for param in params]
+        self.links = [make(param, self.dtype) for param in params]
         self.between = [Blob(dtype=self.dtype) for _ in names]
 
     def _chain(self, bottom: Blobs, top: Blobs) -> Chain:

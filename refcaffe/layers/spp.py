@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from refcaffe.blob import Blob
 from refcaffe.checks import Checker
-from refcaffe.layers.base import Blobs, Layer, create, register
+from refcaffe.layers.base import Blobs, Layer, make, register
 from refcaffe.proto.caffe_pb2 import LayerParameter
 from refcaffe.side import Side
 
@@ -31,13 +31,13 @@ class SPP(Layer):
             self._make_pools(bottom, top)
             return
         self.parts, self.pooled, self.flat = (self._new_blobs() for _ in range(3))
-        self.split = create(LayerParameter(type="Split"), self.dtype)
+        self.split = make(LayerParameter(type="Split"), self.dtype)
         self.split.set_up(bottom, self.parts)
         self._make_pools(bottom, top)
-        self.flattens = [create(LayerParameter(type="Flatten"), self.dtype) for _ in range(self.levels)]
+        self.flattens = [make(LayerParameter(type="Flatten"), self.dtype) for _ in range(self.levels)]
         for flatten, source, target in zip(self.flattens, self.pooled, self.flat, strict=True):
             flatten.set_up([source], [target])
-        self.concat = create(LayerParameter(type="Concat"), self.dtype)
+        self.concat = make(LayerParameter(type="Concat"), self.dtype)
         self.concat.set_up(self.flat, top)
 
     def _new_blobs(self) -> list[Blob]:
@@ -47,7 +47,7 @@ class SPP(Layer):
         size = (bottom[0].height, bottom[0].width)
         self.pools = []
         for level, (source, target) in enumerate(self._pool_ends(bottom, top)):
-            pool = create(self._pool_param(2**level, size), self.dtype)
+            pool = make(self._pool_param(2**level, size), self.dtype)
             pool.set_up(source, target)
             self.pools.append(pool)
 

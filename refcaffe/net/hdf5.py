@@ -31,7 +31,7 @@ def copy_trained_layers(net: Net, path: str) -> None:
                 failed = CheckError(f"Check failed: layer_hid >= 0 (-1 vs. 0) {unreadable}", _FILE)
                 _copy_layer(net, by_name[name], open_group(data, name, failed))
         except CheckError as error:
-            raise error.within(f"copying weights from {path}")
+            raise error.within(f"copying weights from {path}") from error.__cause__
 
 
 def _copy_layer(net: Net, i: int, group: Any) -> None:
@@ -43,7 +43,7 @@ def _copy_layer(net: Net, i: int, group: Any) -> None:
             try:
                 load_blob(group, str(j), blob)
             except CheckError as error:
-                raise error.within(f"layer '{name}', parameter {j}")
+                raise error.within(f"layer '{name}', parameter {j}") from error.__cause__
         # Of shared parameters a file has the owner's alone.
         elif net.parameters.owners[net.param_ids[i][j]] == -1:
             _check.fatal(text)

@@ -66,7 +66,7 @@ class Net(PycaffeNet):
         pycaffe's old form ``Net(network_file, weights, phase)`` is understood, and warned about.
         """
         if isinstance(phase, str | os.PathLike):
-            phase, level, weights = level, 0, phase
+            weights, phase, level = phase, level, 0
             _warn_old_form(network_file, phase, weights)
         if isinstance(network_file, caffe_pb2.NetParameter):
             param = network_file

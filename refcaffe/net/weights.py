@@ -58,7 +58,7 @@ def copy_from_file(net: Net, path: str) -> None:
     try:
         copy_trained_layers(net, param)
     except CheckError as error:
-        raise error.within(f"copying weights from {path}")
+        raise error.within(f"copying weights from {path}") from error.__cause__
 
 
 def share_trained_layers(net: Net, other: Net) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from conformance.bounds.running import Bounded
 from conformance.cases import Case, Recording
 from conformance.engines import Engine
 
@@ -37,6 +38,20 @@ class Replay(Engine):
 @pytest.fixture
 def replay() -> type[Replay]:
     return Replay
+
+
+@pytest.fixture(scope="session")
+def shares() -> Callable[[np.ndarray, Bounded], np.ndarray]:
+    """Distance of floats from their exact values, as a share of its bound; 0 for infinities and NaNs as expected."""
+
+    def share(floats: np.ndarray, exact: Bounded) -> np.ndarray:
+        with np.errstate(all="ignore"):
+            value = exact.value.astype(np.float32)
+            not_finite = ~np.isfinite(value) & ((floats == value) | (np.isnan(floats) & np.isnan(value)))
+            error = np.abs(floats.astype(float) - exact.value)
+            return np.where((error == 0) | not_finite, 0, error / exact.error)
+
+    return share
 
 
 @pytest.fixture

@@ -152,6 +152,8 @@ def test_equal_values() -> None:
         ("Check failed: data_ ", "Check failed: data_", True),
         ("Check failed: data_", "Check failed: diff_", False),
         ("Check failed: n > 0 (0 vs. 0) too few", "Check failed: count > zero (0 vs. 0) too few", True),
+        ("Check failed: n > 0 (0 vs. 0) too few", "Check failed: n is zero: too few", True),
+        ("Check failed: n > 0 (0 vs. 0) too few", "it has too few", False),
         ("Check failed: n > 0 (0 vs. 0) too few", "Check failed: n > 0 (0 vs. 0) too many", False),
         ("Check failed: n > 0 (0 vs. 0)", "Check failed: m > 0 (0 vs. 0)", False),
         ("Unknown layer type: X", "Unknown layer type: Y", False),

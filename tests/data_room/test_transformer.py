@@ -55,10 +55,7 @@ def setups(draw):
     elif kind != "none":
         param.mean_value.extend(rng.uniform(0, 255, channels if kind == "each" else 1))
     images = rng.integers(0, 256, (draw(st.integers(1, 3)), channels, height, width))
-    if draw(st.booleans()):
-        images = images.astype(np.uint8)
-    else:
-        images = (images * 1.7).astype(np.float32)
+    images = images.astype(np.uint8) if draw(st.booleans()) else (images * 1.7).astype(np.float32)
     return param, draw(st.booleans()), draw(st.sampled_from(["float32", "float64"])), images, mean
 
 
@@ -119,7 +116,9 @@ def test_mats_and_encoded_datums(folder, setup):
     assume(images.shape[1] != 2)  # no image file has two channels
     images = images.astype(np.uint8)
     wanted = np.stack(expected(param, train, dtype, images, mean, own_words()))
-    mats = [np.ascontiguousarray(image.transpose(1, 2, 0)).squeeze(2 if image.shape[0] == 1 else ()) for image in images]
+    mats = [np.ascontiguousarray(image.transpose(1, 2, 0)) for image in images]
+    if images.shape[1] == 1:
+        mats = [mat[..., 0] for mat in mats]
     made = transformer(param, train, dtype, mean, folder)
     top = Blob(made.infer_mats(mats), dtype)
     made.transform_mats(mats, top)

@@ -1,0 +1,55 @@
+"""Matrix products, divided among threads on the host; some that BLAS would add to what is there already."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from refcaffe.kernels.parallel import for_each, for_ranges, scratch
+from refcaffe.side import Side
+
+_BLOCK = 1 << 18  # elements of the product that are kept apart before they are added
+_PIECE = 1 << 18  # elements of a factor that are worth a piece of the work
+_NARROW = 64  # rows or columns below which products become slow
+
+
+def product(side: Side, a: Any, b: Any, out: Any) -> None:
+    """``out = a @ b`` for matrices (M, K), (K, N), (M, N)."""
+    matmul = side.xp.matmul
+    rows, columns = out.shape
+    if side.gpu:
+        matmul(a, b, out=out)
+        return
+    step = max(_NARROW, _PIECE // max(1, a.shape[1]))
+    if columns >= rows:
+        for_ranges(columns, step, lambda i, j: matmul(a, b[:, i:j], out=out[:, i:j]))
+    else:
+        for_ranges(rows, step, lambda i, j: matmul(a[i:j], b, out=out[i:j]))
+
+
+def add_product(side: Side, a: Any, b: Any, out: Any) -> None:
+    """``out += a @ b`` for stacks of matrices (S, M, K), (S, K, N), (S, M, N).
+
+    It is done block by block, so that no second array of the size of ``out`` is needed.
+    """
+    stack, rows, columns = out.shape
+    together = _BLOCK // max(1, rows * columns)
+    if together:
+        whole = slice(None)
+        blocks = [(slice(start, start + together), whole) for start in range(0, stack, together)]
+    else:
+        step = max(1, _BLOCK // columns)
+        starts = [(i, start) for i in range(stack) for start in range(0, rows, step)]
+        blocks = [(slice(i, i + 1), slice(start, start + step)) for i, start in starts]
+
+    def add(i: int) -> None:
+        stacks, some = blocks[i]
+        target = out[stacks, some]
+        part = side.xp.empty(target.shape, out.dtype) if side.gpu else scratch("block", target.shape, out.dtype)
+        side.xp.matmul(a[stacks, some], b[stacks], out=part)
+        target += part
+
+    if side.gpu:
+        for i in range(len(blocks)):
+            add(i)
+    else:
+        for_each(len(blocks), add)

@@ -1,0 +1,27 @@
+"""What the tests of this folder share."""
+
+import gc
+import threading
+
+import pytest
+from data_room_running import records
+
+from refcaffe import context, data
+from refcaffe.data import lmdb_read
+
+
+@pytest.fixture(autouse=True)
+def nothing_left():
+    """No thread and no open database may survive a test."""
+    context.current().set_random_seed(1)
+    yield
+    gc.collect()
+    assert [thread for thread in threading.enumerate() if thread.name.startswith("prefetch")] == []
+    assert lmdb_read._environments == {}
+
+
+@pytest.fixture
+def db(tmp_path):
+    path = str(tmp_path / "db")
+    data.write(path, records(5))
+    return path
