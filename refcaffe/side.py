@@ -38,6 +38,10 @@ class Side:
         """The blob's diff to write, up to date."""
         return blob.mutable_cpu_diff()
 
+    def host(self, array: Any) -> Any:
+        """The array as NumPy's; scalars and small results that upstream's BLAS calls hand to the host."""
+        return array.get() if hasattr(array, "get") else array
+
     def copy(self, to: Any, source: Any, source_side: Side | None = None) -> None:
         """``to[...] = source`` as caffe_copy does it: by the runtime in GPU mode, and not at all from an array to itself.
 

@@ -90,10 +90,6 @@ class Engine:
         """``caffe_nextafter`` of a float32 or float64."""
         raise self._lacks("caffe_nextafter")
 
-    def filler(self, param: dict[str, Any]) -> Callable[[list[int], Any], np.ndarray]:
-        """The filler of a FillerParameter's fields: a function of shape and stream that gives the filled array."""
-        raise self._lacks("fillers")
-
     def message(self, name: str, text: str) -> Any:
         """A protocol buffer message of the schema, parsed from its text form."""
         raise self._lacks("protocol buffers")

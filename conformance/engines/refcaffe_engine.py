@@ -11,8 +11,6 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 import refcaffe
 from conformance.cases import Case, Recording
 from conformance.engines.base import Engine, EngineError
@@ -78,23 +76,6 @@ class RefcaffeEngine(Engine):
         from refcaffe import rng
 
         return rng.nextafter(x)
-
-    def filler(self, param: dict[str, Any]) -> Callable[[list[int], Any], np.ndarray]:
-        from google.protobuf import json_format
-
-        from refcaffe.blob import Blob
-        from refcaffe.fillers import get_filler
-        from refcaffe.proto import caffe_pb2
-
-        message = json_format.ParseDict(param, caffe_pb2.FillerParameter())
-        fill = get_filler(message)
-
-        def filled(shape: list[int], stream: Any) -> np.ndarray:
-            blob = Blob(shape)
-            fill(blob, message, stream)
-            return blob.cpu_data()
-
-        return filled
 
     def message(self, name: str, text: str) -> Any:
         from google.protobuf import text_format

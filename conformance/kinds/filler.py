@@ -1,4 +1,4 @@
-"""Kind ``filler``: filled parameters and DummyData tops (FORMAT-filler.md)."""
+"""Kind ``filler``: what is filled when a net is built, and in its forward passes (FORMAT-filler.md)."""
 
 from __future__ import annotations
 
@@ -6,33 +6,47 @@ from typing import Any
 
 from conformance.cases import Case, Recording
 from conformance.engines import Engine
+from conformance.engines.pycaffe import NetPart
+from conformance.files import working_directory
 from conformance.outcome import Findings, Unsupported
 
 
 def play(case: Case, engine: Engine) -> Recording:
-    """The fills of ``given.fills``, out of one stream; ``values["fatal"]`` where one is refused."""
-    if case.given["tops"]:
-        raise Unsupported("tops of a whole net")
+    """The fills of ``given.fills`` as the net's blobs hold them; ``values["fatal"]`` alone where one is refused."""
     got = Recording()
-    fills = case.given["fills"]
-    stream = engine.stream(case.seed or 0)
-    step = "setup"
-    try:
-        fillers = [engine.filler(fill["filler"]) for fill in fills]
-        for i in sorted(range(len(fills)), key=lambda i: _pass(fills[i])):
-            step = "setup" if _pass(fills[i]) < 0 else f"forward {_pass(fills[i])}"
-            values = fillers[i](fills[i]["shape"], stream)
-            if not fills[i].get("discarded"):
-                got.arrays[f"fill.{i}"] = values
-    except engine.Fatal as fatal:
-        got.values["fatal"] = {"step": step, "message": fatal.message}
+    step, net = "setup", None
+    with engine.pycaffe(case.upstream, case.mode) as caffe, working_directory(case.folder):
+        try:
+            caffe.set_random_seed(case.seed or 0)
+            net = caffe.net("net.prototxt", "TRAIN", 0, (), None)
+            _take_fills(case, net, got, None)
+            for number in range(case.given["forwards"]):
+                step = f"forward {number}"
+                net.run_forward(None, None)
+                _take_fills(case, net, got, number)
+                for top in case.given["tops"]:
+                    got.arrays[f"forward{number}.data.{top}"] = net.blobs[top].data.copy()
+        except engine.Fatal as fatal:
+            recorded = case.recorded.values.get("fatal", {}).get("message", "")
+            missing = engine.not_yet(fatal.message)
+            if missing and missing != engine.not_yet(recorded):
+                raise Unsupported(missing) from fatal
+            return Recording({"fatal": {"step": step, "message": fatal.message}})
+        finally:
+            if net is not None:
+                net.close()
     return got
 
 
-def _pass(fill: dict[str, Any]) -> int:
-    """The forward pass in which a fill happens; -1: when the net is built, as parameters and constant tops are."""
-    constant = fill["filler"].get("type", "constant") == "constant"
-    return -1 if constant or "layer" in fill else fill["forward"]
+def _take_fills(case: Case, net: NetPart, got: Recording, number: int | None) -> None:
+    """Copy what was filled in forward pass ``number``, or (None) when the net was built."""
+    for i, fill in enumerate(case.given["fills"]):
+        if not fill.get("discarded") and fill.get("forward") == number:
+            got.arrays[f"fill.{i}"] = _blob(fill, net).data.copy()
+
+
+def _blob(fill: dict[str, Any], net: NetPart) -> Any:
+    return net.params[fill["layer"]][fill["param"]] if "layer" in fill else net.blobs[fill["blob"]]
 
 
 def judge(case: Case, got: Recording, findings: Findings) -> None:

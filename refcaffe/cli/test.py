@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from refcaffe.checks import shown
 from refcaffe.cli.brew import check, choose_device, log
 from refcaffe.cli.flags import Flags
 from refcaffe.net import Net
@@ -31,10 +32,10 @@ def run(flags: Flags) -> int:
                     places.append(blob)
                 else:
                     scores[i] += value
-                log.info("Batch %d, %s = %g", batch, net.blob_names[blob], value)
-        log.info("Loss: %g", loss / np.float32(flags.iterations))
+                log.info("Batch %d, %s = %s", batch, net.blob_names[blob], shown(value))
+        log.info("Loss: %s", shown(loss / np.float32(flags.iterations)))
         for blob, total in zip(places, scores, strict=True):
             mean, weight = total / np.float32(flags.iterations), np.float32(net.loss_weights[blob])
-            weighted = f" (* {weight:g} = {weight * mean:g} loss)" if weight else ""
-            log.info("%s = %g%s", net.blob_names[blob], mean, weighted)
+            weighted = f" (* {shown(weight)} = {shown(weight * mean)} loss)" if weight else ""
+            log.info("%s = %s%s", net.blob_names[blob], shown(mean), weighted)
     return 0

@@ -8,7 +8,7 @@ import numpy as np
 
 from refcaffe.layers.base import Blobs, NeuronLayer, register
 from refcaffe.layers.blocks import blocks
-from refcaffe.layers.sums import IN_DOUBLE
+from refcaffe.layers.sums import in_double
 from refcaffe.side import Side
 
 THRESHOLD = 50
@@ -23,7 +23,7 @@ class BNLL(NeuronLayer):
         for x, y in blocks(side, side.data(bottom[0]), side.mutable_data(top[0])):
             e = xp.absolute(x)
             xp.negative(e, out=e)
-            xp.exp(e, out=e, **IN_DOUBLE)
+            xp.exp(e, out=e, **in_double(xp))
             wide = 1 + e.astype(np.float64)
             xp.log(wide, out=wide)
             wide += xp.maximum(x, 0)
@@ -36,5 +36,5 @@ class BNLL(NeuronLayer):
         arrays = side.data(bottom[0]), side.diff(top[0]), side.mutable_diff(bottom[0])
         for x, dy, dx in blocks(side, *arrays):
             e = xp.minimum(x, THRESHOLD)
-            xp.exp(e, out=e, **IN_DOUBLE)
+            xp.exp(e, out=e, **in_double(xp))
             xp.divide(dy * e, 1 + e.astype(np.float64), out=dx, casting="same_kind")

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from refcaffe.layers.base import Blobs, NeuronLayer, register
 from refcaffe.layers.blocks import blocks
-from refcaffe.layers.sums import IN_DOUBLE
+from refcaffe.layers.sums import in_double
 from refcaffe.side import Side
 
 
@@ -21,7 +21,7 @@ class ELU(NeuronLayer):
         xp = side.xp
         for x, y in blocks(side, side.data(bottom[0]), side.mutable_data(top[0])):
             low = xp.minimum(x, 0)
-            xp.exp(low, out=low, **IN_DOUBLE)
+            xp.exp(low, out=low, **in_double(xp))
             low -= 1
             low *= self.alpha
             xp.add(xp.maximum(x, 0), low, out=y)

@@ -9,7 +9,7 @@ import numpy as np
 from refcaffe.checks import Checker
 from refcaffe.layers.base import Blobs, NeuronLayer, register
 from refcaffe.layers.log import log_of_base
-from refcaffe.layers.sums import IN_DOUBLE, affine, check_size, scale
+from refcaffe.layers.sums import affine, check_size, in_double, scale
 from refcaffe.side import Side
 
 _check = Checker("exp_layer.cpp")
@@ -31,7 +31,7 @@ class Exp(NeuronLayer):
     def forward_at(self, side: Side, bottom: Blobs, top: Blobs) -> None:
         x, y = side.data(bottom[0]), side.mutable_data(top[0])
         check_size(side, x.size)
-        side.xp.exp(affine(side.xp, x, self.inner, 0, y), out=y, **IN_DOUBLE)
+        side.xp.exp(affine(side.xp, x, self.inner, 0, y), out=y, **in_double(side.xp))
         if self.outer != 1:
             scale(y, self.outer)
 

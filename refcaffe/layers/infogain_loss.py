@@ -9,7 +9,7 @@ from refcaffe.blob import Blob
 from refcaffe.checks import Checker
 from refcaffe.layers.base import Blobs, LossLayer, create, register
 from refcaffe.layers.normalization_mode import LOG_THRESHOLD, Normalization, check_labels, integers
-from refcaffe.layers.sums import IN_DOUBLE, in_order, scale
+from refcaffe.layers.sums import in_double, in_order, scale
 from refcaffe.proto.caffe_pb2 import BlobProto, LayerParameter
 from refcaffe.proto.io import read_binary
 from refcaffe.side import HOST, Side
@@ -82,7 +82,7 @@ class InfogainLoss(LossLayer):
         i, j, labels = self._places(side, bottom[1])
         terms = self._by_place(side.data(self.prob))[i, j]
         xp.maximum(terms, self.dtype.type(LOG_THRESHOLD), out=terms)
-        xp.log(terms, out=terms, **IN_DOUBLE)
+        xp.log(terms, out=terms, **in_double(xp))
         terms *= self._rows(side, bottom)[labels]
         loss = in_order(xp, 0, -terms.reshape(-1))
         side.mutable_data(top[0])[...] = loss / self._divisor(labels.size)

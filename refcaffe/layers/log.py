@@ -9,7 +9,7 @@ import numpy as np
 
 from refcaffe.checks import Checker
 from refcaffe.layers.base import Blobs, NeuronLayer, register
-from refcaffe.layers.sums import IN_DOUBLE, affine, check_size, scale
+from refcaffe.layers.sums import affine, check_size, in_double, scale
 from refcaffe.side import Side
 
 _check = Checker("log_layer.cpp")
@@ -45,7 +45,7 @@ class Log(NeuronLayer):
     def forward_at(self, side: Side, bottom: Blobs, top: Blobs) -> None:
         x, y = side.data(bottom[0]), side.mutable_data(top[0])
         check_size(side, x.size)
-        side.xp.log(affine(side.xp, x, self.scale, self.shift, y), out=y, **IN_DOUBLE)
+        side.xp.log(affine(side.xp, x, self.scale, self.shift, y), out=y, **in_double(side.xp))
         if self.base_scale != 1:
             scale(y, self.base_scale)
 

@@ -8,7 +8,7 @@ from typing import Any
 from refcaffe.checks import Checker
 from refcaffe.layers.base import Blobs, LossLayer, register
 from refcaffe.layers.normalization_mode import LOG_THRESHOLD, check_labels, integers
-from refcaffe.layers.sums import IN_DOUBLE, in_order
+from refcaffe.layers.sums import in_double, in_order
 from refcaffe.side import Side
 
 _check = Checker("multinomial_logistic_loss_layer.cpp")
@@ -31,7 +31,7 @@ class MultinomialLogisticLoss(LossLayer):
         xp = side.xp
         x, places = self._places(side, bottom)
         losses = self._probabilities(side, x, places)
-        xp.log(losses, out=losses, **IN_DOUBLE)
+        xp.log(losses, out=losses, **in_double(xp))
         side.mutable_data(top[0])[...] = in_order(xp, 0, -losses) / self.dtype.type(bottom[0].num)
 
     def backward_at(self, side: Side, top: Blobs, propagate_down: Sequence[bool], bottom: Blobs) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from refcaffe.layers.base import Blobs, NeuronLayer, register
-from refcaffe.layers.sums import IN_DOUBLE, affine, check_size, scale, scaled
+from refcaffe.layers.sums import affine, check_size, in_double, scale, scaled
 from refcaffe.side import Side
 
 
@@ -32,7 +32,7 @@ class Power(NeuronLayer):
         x = affine(side.xp, side.data(bottom[0]), self.scale, self.shift, y)
         if self.power != 1:
             check_size(side, y.size)
-            side.xp.power(x, self.power, out=y, **IN_DOUBLE)
+            side.xp.power(x, self.power, out=y, **in_double(side.xp))
         elif y is not x:
             side.xp.copyto(y, x)
 

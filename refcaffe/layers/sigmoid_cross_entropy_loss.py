@@ -13,7 +13,7 @@ from refcaffe.layers.base import Blobs, LossLayer, register
 from refcaffe.layers.blocks import blocks
 from refcaffe.layers.normalization_mode import Normalization, integers
 from refcaffe.layers.sigmoid import Sigmoid
-from refcaffe.layers.sums import IN_DOUBLE, check_size, in_order, scale
+from refcaffe.layers.sums import check_size, in_double, in_order, scale
 from refcaffe.proto.caffe_pb2 import LayerParameter, LossParameter
 from refcaffe.side import Side
 
@@ -52,9 +52,9 @@ class SigmoidCrossEntropyLoss(LossLayer):
             positive = x >= 0
             # log(1 + exp(-|x|)), so written that an infinite x gives NaN as it does upstream.
             logs = x - 2 * x * positive
-            xp.exp(logs, out=logs, **IN_DOUBLE)
+            xp.exp(logs, out=logs, **in_double(xp))
             logs += 1
-            xp.log(logs, out=logs, **IN_DOUBLE)
+            xp.log(logs, out=logs, **in_double(xp))
             terms = x * (target - positive)
             terms -= logs
             ignored = self.normalization.ignored(integers(target))

@@ -11,7 +11,7 @@ from numpy.typing import DTypeLike
 from refcaffe.blob import Blob
 from refcaffe.layers.base import Blobs, Layer, register
 from refcaffe.layers.engine import check_engine
-from refcaffe.layers.sums import IN_DOUBLE, check_size
+from refcaffe.layers.sums import check_size, in_double
 from refcaffe.proto.caffe_pb2 import LayerParameter
 from refcaffe.side import Side
 
@@ -43,7 +43,7 @@ class Softmax(Layer):
         check_size(side, y.size)
         xp.max(x, axis=1, keepdims=True, out=scale)
         xp.subtract(x, scale, out=y)
-        xp.exp(y, out=y, **IN_DOUBLE)
+        xp.exp(y, out=y, **in_double(xp))
         xp.sum(y, axis=1, keepdims=True, out=scale)
         y /= scale
 

@@ -11,7 +11,7 @@ from refcaffe.blob import Blob
 from refcaffe.checks import Checker
 from refcaffe.layers.base import Blobs, LossLayer, create, register
 from refcaffe.layers.normalization_mode import Normalization, check_labels, integers
-from refcaffe.layers.sums import IN_DOUBLE, in_order, scale
+from refcaffe.layers.sums import in_double, in_order, scale
 from refcaffe.proto.caffe_pb2 import LayerParameter
 from refcaffe.side import Side
 
@@ -59,7 +59,7 @@ class SoftmaxWithLoss(LossLayer):
         self.softmax.forward(bottom[:1], [self.prob])
         prob = side.data(self.prob).reshape(self.planes)
         losses = xp.maximum(prob[self._places(side, bottom[1])], self.dtype.type(FLT_MIN))
-        xp.log(losses, out=losses, **IN_DOUBLE)
+        xp.log(losses, out=losses, **in_double(xp))
         side.mutable_data(top[0])[...] = in_order(xp, 0, -losses) / self._divisor(losses.size)
         if len(top) == 2:
             top[1].share_data(self.prob)

@@ -15,6 +15,11 @@ from refcaffe.side import Side
 IN_DOUBLE: dict[str, Any] = {"dtype": np.float64, "casting": "same_kind"}
 
 
+def in_double(xp: Any) -> dict[str, Any]:
+    """``IN_DOUBLE`` for NumPy; CUDA's own functions of floats are good to an ulp or two, and fast."""
+    return IN_DOUBLE if xp is np else {}
+
+
 def check_size(side: Side, count: int, file: str = "mkl_alternate.hpp") -> None:
     """Refuse empty arrays where upstream's functions on vectors do."""
     if not side.gpu:

@@ -11,7 +11,7 @@ from numpy.typing import DTypeLike
 
 from refcaffe import context
 from refcaffe.blob import Blob
-from refcaffe.checks import Checker, CheckError
+from refcaffe.checks import Checker, CheckError, shown
 from refcaffe.context import Mode
 from refcaffe.kernels.blas import axpby, axpy, scal
 from refcaffe.side import DEVICE, HOST, Side
@@ -44,10 +44,11 @@ class SGDSolver(Solver):
     def learning_rate(self) -> Any:
         return learning_rate(self)
 
+    @np.errstate(all="ignore")
     def apply_update(self) -> None:
-        rate = self.learning_rate()
+        self.rate = rate = self.learning_rate()
         if self.param.display and self.iter % self.param.display == 0 and context.current().root_solver:
-            _log.info("Iteration %d, lr = %g", self.iter, rate)
+            _log.info("Iteration %d, lr = %s", self.iter, shown(rate))
         self._clip_gradients()
         side = DEVICE if context.current().mode is Mode.GPU else HOST
         for index in range(len(self.net.parameters.learnable)):
@@ -96,8 +97,8 @@ class SGDSolver(Solver):
         norm = np.sqrt(total)
         if norm > limit:
             factor = limit / norm
-            text = "Gradient clipping: scaling down gradients (L2 norm %g > %g) by scale factor %g"
-            _log.info(text, norm, limit, factor)
+            text = "Gradient clipping: scaling down gradients (L2 norm %s > %s) by scale factor %s"
+            _log.info(text, shown(norm), shown(limit), shown(factor))
             for blob in learnable:
                 blob.scale_diff(factor)
 
@@ -124,6 +125,8 @@ class SGDSolver(Solver):
     def snapshot(self) -> None:
         _check(context.current().root_solver, "Caffe::root_solver()")
         snapshot.write(self)
+        ending = ".solverstate.h5" if self.param.snapshot_format == SolverParameter.HDF5 else ".solverstate"
+        self.tell("snapshot", file=self.snapshot_filename(ending))
 
     def restore(self, path: str) -> None:
         snapshot.restore(self, path)

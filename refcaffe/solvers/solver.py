@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from refcaffe import context
-from refcaffe.checks import Checker, CheckError
+from refcaffe.checks import Checker, CheckError, shown
 from refcaffe.net import Net
 from refcaffe.proto import caffe_pb2
 from refcaffe.proto.io import to_text
@@ -42,8 +42,9 @@ class Solver:
     """What every solver type shares; a type adds ``learning_rate``, ``apply_update`` and its state in snapshots.
 
     ``param`` is a SolverParameter or the name of a text file. Public: ``net``, ``test_nets``, ``iter`` (updates done),
-    ``current_step``, ``losses`` and ``smoothed_loss`` (of the present ``step``), ``callbacks`` (pairs of functions:
-    one called before the forward pass, one when the gradients are ready), ``requested_early_exit``.
+    ``current_step``, ``losses`` and ``smoothed_loss`` (of the present ``step``), ``rate`` (of the last update),
+    ``callbacks`` (pairs of functions: one called before the forward pass, one when the gradients are ready),
+    ``listeners`` (functions that are told what is displayed, tested and saved), ``requested_early_exit``.
     """
 
     type: ClassVar[str] = ""
@@ -57,7 +58,9 @@ class Solver:
         self.current_step = 0
         self.losses: list[Any] = []
         self.smoothed_loss: Any = None  # unknown before the first step
+        self.rate: Any = None  # none before the first update
         self.requested_early_exit = False
+        self.listeners: list[Callable[[dict[str, Any]], Any]] = []
         self.callbacks: list[tuple[Callable[[], Any], Callable[[], Any]]] = []
         self._ask: Callable[[], SolverAction] | None = None
         self._displayed_at = time.monotonic()
@@ -80,6 +83,11 @@ class Solver:
         if _log.isEnabledFor(logging.INFO) and context.current().root_solver:
             _log.info(text, *(arg() if callable(arg) else arg for arg in args))
 
+    def tell(self, event: str, **facts: Any) -> None:
+        """Let every listener know of an event: a dictionary with ``event``, ``iteration`` and the facts."""
+        for listener in self.listeners:
+            listener({"event": event, "iteration": self.iter, **facts})
+
     # --- what a type fills in
 
     def learning_rate(self) -> Any:
@@ -100,6 +108,7 @@ class Solver:
 
     # --- training
 
+    @np.errstate(all="ignore")  # a run that diverges does so without further words
     def step(self, iterations: int) -> None:
         """Train for so many iterations, or until a stop is asked for."""
         start = self.iter
@@ -128,6 +137,9 @@ class Solver:
             for _, on_gradients_ready in self.callbacks:
                 on_gradients_ready()
             self.apply_update()
+            if display and self.listeners:
+                facts = {"loss": self.smoothed_loss, "last_loss": loss, "lr": self.rate}
+                self.tell("train", iteration=self.iter - 1, **facts, outputs=_named(self.net, *_outputs(self.net)))
             action = self._requested_action()
             every = self.param.snapshot
             due = every and self.iter % every == 0 and context.current().root_solver
@@ -152,18 +164,18 @@ class Solver:
     def _display(self) -> None:
         lapse = time.monotonic() - self._displayed_at
         speed = (self.iter - self._displayed_iter) / (lapse or 1)
-        text = "Iteration %d (%g iter/s, %gs/%d iters), loss = %g"
-        self._info(text, self.iter, speed, lapse, self.param.display, self.smoothed_loss)
+        text = "Iteration %d (%g iter/s, %gs/%d iters), loss = %s"
+        self._info(text, self.iter, speed, lapse, self.param.display, shown(self.smoothed_loss))
         self._displayed_at, self._displayed_iter = time.monotonic(), self.iter
-        values = [(blob, value) for blob in self.net.output_ids for value in self.net.all_blobs[blob].cpu_data().flat]
-        for number, (blob, value) in enumerate(values):
+        for number, (blob, value) in enumerate(zip(*_outputs(self.net), strict=True)):
             self._info("    Train net output #%d: %s", number, self._output(self.net, blob, value))
 
     def _output(self, net: Net, blob: int, value: Any) -> str:
         weight = self.dtype.type(net.loss_weights[blob])
-        weighted = f" (* {weight:g} = {weight * value:g} loss)" if weight else ""
-        return f"{net.blob_names[blob]} = {value:g}{weighted}"
+        weighted = f" (* {shown(weight)} = {shown(weight * value)} loss)" if weight else ""
+        return f"{net.blob_names[blob]} = {shown(value)}{weighted}"
 
+    @np.errstate(all="ignore")
     def solve(self, resume_file: str | None = None) -> None:
         """Train until ``max_iter``, from a snapshot's state if one is given; snapshot, display and test at the end."""
         _check(context.current().root_solver, "Caffe::root_solver()")
@@ -182,7 +194,8 @@ class Solver:
             return
         if self.param.display and self.iter % self.param.display == 0:
             self._smooth(self.net.forward_from_to(0, len(self.net.all_layers) - 1), start)
-            _log.info("Iteration %d, loss = %g", self.iter, self.smoothed_loss)
+            _log.info("Iteration %d, loss = %s", self.iter, shown(self.smoothed_loss))
+            self.tell("train", loss=self.smoothed_loss)
         if self.param.test_interval and self.iter % self.param.test_interval == 0:
             self.test_all()
         _log.info("Optimization Done.")
@@ -196,6 +209,7 @@ class Solver:
                 break
             self.test(number)
 
+    @np.errstate(all="ignore")
     def test(self, number: int) -> list[float] | None:
         """Score one test net with the present parameters: the mean of every output value, or None if stopped."""
         _check(context.current().root_solver, "Caffe::root_solver()")
@@ -211,18 +225,19 @@ class Solver:
                 _log.info("Test interrupted.")
                 return None
             loss += net.forward_from_to(0, len(net.all_layers) - 1)
-            results = [net.all_blobs[blob].cpu_data().reshape(-1) for blob in net.output_ids]
-            values = np.concatenate(results) if results else scores
+            blobs, values = _outputs(net)
             if batch == 0:
-                outputs = [blob for blob, result in zip(net.output_ids, results, strict=True) for _ in result]
-                scores = values.copy()
-            else:
-                scores += values
+                outputs, scores = blobs, values
+            else:  # a later batch may be of another size
+                scores[: values.size] += values[: scores.size]
+        loss /= self.dtype.type(batches)
+        means = scores / self.dtype.type(batches)
         if self.param.test_compute_loss:
-            _log.info("Test loss: %g", loss / self.dtype.type(batches))
-        means = scores / self.dtype.type(batches) if batches else scores
+            _log.info("Test loss: %s", shown(loss))
         for i, (blob, mean) in enumerate(zip(outputs, means, strict=True)):
             _log.info("    Test net output #%d: %s", i, self._output(net, blob, mean))
+        computed = {"test_loss": loss} if self.param.test_compute_loss else {}
+        self.tell("test", net=number, scores=_named(net, outputs, means), **computed)
         return [float(mean) for mean in means]
 
     def _act_in_test(self) -> None:
@@ -286,6 +301,21 @@ class Solver:
         self, kind: builtins.type[BaseException] | None, error: BaseException | None, at: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _outputs(net: Net) -> tuple[list[int], np.ndarray]:
+    """Every value of every output of a net, in order, after the blob that each belongs to."""
+    results = [net.all_blobs[blob].cpu_data().reshape(-1) for blob in net.output_ids]
+    blobs = [blob for blob, result in zip(net.output_ids, results, strict=True) for _ in range(result.size)]
+    return blobs, np.concatenate(results) if results else np.zeros(0, net.dtype)
+
+
+def _named(net: Net, blobs: list[int], values: np.ndarray) -> dict[str, Any]:
+    """Values by the names of their blobs: a number, or a list of them."""
+    found: dict[str, list[Any]] = {}
+    for blob, value in zip(blobs, values, strict=True):
+        found.setdefault(net.blob_names[blob], []).append(value)
+    return {name: numbers if len(numbers) > 1 else numbers[0] for name, numbers in found.items()}
 
 
 # --- the registry
