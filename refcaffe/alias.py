@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 import sys
 from collections.abc import Sequence
-from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 
@@ -13,15 +12,15 @@ from types import ModuleType
 SURFACE = ("classifier", "coord_map", "detector", "draw", "io", "net_spec")
 
 
-class _Aliases(MetaPathFinder, Loader):
-    """Gives an alias the module itself, so that there is one of each however it was imported."""
+class _Aliases:
+    """A finder and loader that gives an alias the module itself: there is one of each, however it was imported."""
 
     caffe = False  # whether names that begin with ``caffe.`` are ours
 
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        return None if _meant(name) is None else ModuleSpec(name, self)
+        return None if _meant(name) is None else ModuleSpec(name, self)  # type: ignore[arg-type]
 
     def create_module(self, spec: ModuleSpec) -> ModuleType | None:
         module = importlib.import_module(_meant(spec.name) or "")
@@ -29,7 +28,7 @@ class _Aliases(MetaPathFinder, Loader):
         return module
 
     def exec_module(self, module: ModuleType) -> None:
-        # Only here is the module's own spec put back: the import system has set the alias's.
+        # The import system has set the alias's spec; the module's own belongs there.
         module.__spec__ = module.__spec__.loader_state if module.__spec__ else None
 
 

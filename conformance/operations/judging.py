@@ -36,11 +36,12 @@ def judge(case: Case, got: Recording, findings: Findings) -> None:
         relative = Spread(case).relative(case.recorded.arrays)
         judge_log(recorded["log"], got.values.get("log", []), relative, findings)
     _judge_files(case, got, findings, "")
-    _judge_kept(case, got, findings)
+    _judge_kept(case, got, findings, "")
     _judge_arrays(case, got, findings, guided=False)
     guided = got.values.get("guided")
     if guided is not None and _ended_well(guided, findings, "from recorded states: "):
         _judge_files(case, guided, findings, "from recorded states: ")
+        _judge_kept(case, guided, findings, "from recorded states: ")
         _judge_arrays(case, guided, findings, guided=True)
 
 
@@ -136,7 +137,7 @@ def _comparable(listed: dict[str, dict[str, Any]], exact: bool) -> dict[str, dic
     }
 
 
-def _judge_kept(case: Case, got: Recording, findings: Findings) -> None:
+def _judge_kept(case: Case, got: Recording, findings: Findings, label: str) -> None:
     """Written files against those in ``out/``, if they are exact: HDF5 by what it holds, others by their bytes."""
     if not _is_exact(case, got, "kept"):
         return
@@ -146,10 +147,10 @@ def _judge_kept(case: Case, got: Recording, findings: Findings) -> None:
             raise CaseError(f"{path}: is not there, but case.json says it is kept")
         if files.is_hdf5(name):
             (tree, arrays), (own_tree, own_arrays) = (files.read_hdf5(side) for side in (path.read_bytes(), data))
-            findings.value(name, tree, own_tree)
-            findings.arrays(*({f"{name}:{key}": a for key, a in side.items()} for side in (arrays, own_arrays)))
+            findings.value(label + name, tree, own_tree)
+            findings.arrays(*({f"{label}{name}:{key}": a for key, a in side.items()} for side in (arrays, own_arrays)))
         else:
-            findings.array(name, np.frombuffer(path.read_bytes(), np.uint8), np.frombuffer(data, np.uint8))
+            findings.array(label + name, np.frombuffer(path.read_bytes(), np.uint8), np.frombuffer(data, np.uint8))
 
 
 def _judge_arrays(case: Case, got: Recording, findings: Findings, guided: bool) -> None:

@@ -11,7 +11,8 @@ whole difference, all three runs may agree by luck; 8 ulps of the array's larges
 products is off in another order.
 Both hold for the whole suite. In the 2,500 arrays of the first nets and runs recorded, refcaffe's error was within 3
 times the spread in 99 of 100 (the worst, of a few elements, 12 times), within 2 ulps where the original did not move,
-and nowhere more than half the bound. A report shows the largest error beside its bound.
+and nowhere more than half the bound (three quarters in sums of digests). A report shows the largest error beside its
+bound.
 """
 
 from __future__ import annotations
@@ -66,9 +67,10 @@ class Spread:
     def digest_bounds(
         self, prefix: str, counts: list[int], recorded: dict[str, np.ndarray], bitwise: bool
     ) -> dict[str, np.ndarray]:
-        """For ``stats``, ``first`` and ``strided`` of a digest: of its elements, and of the sums of all elements.
+        """For ``stats``, ``first`` and ``strided`` of a digest: of its elements, and of the sums over all elements.
 
-        A sum is a single number: its share of noise is taken from whichever of the three sums moved most.
+        What all elements have in common moves a sum in proportion; being a single number, its share is taken from
+        whichever of the three sums moved most. What each has for itself adds up as its square root.
         """
         stats = recorded["stats"]
         count, sum_abs, squares = np.array(counts, np.float64), stats[:, 1], stats[:, 2]
@@ -82,7 +84,8 @@ class Spread:
             scale = np.stack([sum_abs, sum_abs, 2 * squares], 1)
             share = SPREAD_FACTOR * np.divide(moved[:, :3], scale, out=np.zeros_like(scale), where=scale > 0).max(1)
         adding = blas_bound(1, count * sum_abs, np.float64)  # in double precision, in any order
-        of_sum = share * sum_abs + floor * count + adding
-        of_squares = 2 * share * squares + 2 * floor * sum_abs + blas_bound(1, count * squares, np.float64)
+        of_sum = share * sum_abs + element * np.sqrt(count) + floor * count + adding
+        of_squares = 2 * (share * squares + element * np.sqrt(squares) + floor * sum_abs)
+        of_squares += blas_bound(1, count * squares, np.float64)
         wide = np.broadcast_to(element[:, None], recorded["first"].shape)
         return {"stats": np.stack([of_sum, of_sum, of_squares, element, element], 1), "first": wide, "strided": wide}

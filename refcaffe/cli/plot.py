@@ -48,10 +48,12 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("logs", nargs="+", type=Path, metavar="LOG", help="what `refcaffe train` or `caffe train` said")
     parser.add_argument("-o", "--output", type=Path, default=Path("training.png"), help="picture: .png, .svg or .pdf")
     options = parser.parse_args(arguments)
+    stems = [path.stem for path in options.logs]
     runs = {}
     for path in options.logs:
         with path.open(errors="replace") as lines:
-            runs[path.stem] = parse(lines)
+            # Runs in folders of their own often have logs of one name.
+            runs[path.stem if stems.count(path.stem) == 1 else str(path)] = parse(lines)
     draw(runs, options.output)
     print(f"wrote {options.output}")
     return 0

@@ -2,11 +2,27 @@
 
 from __future__ import annotations
 
+import io
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stderr
+from typing import Any
 
 from refcaffe.solvers import Solver
+
+
+class _Above(io.TextIOBase):
+    """Standard error while the line stands there: whole lines go above it, as long as they are."""
+
+    def __init__(self, console: Any) -> None:
+        self._console = console
+        self._begun = ""
+
+    def write(self, text: str) -> int:
+        *lines, self._begun = (self._begun + text).split("\n")
+        for line in lines:
+            self._console.print(line, soft_wrap=True, markup=False, highlight=False, emoji=False)
+        return len(text)
 
 
 @contextmanager
@@ -19,7 +35,11 @@ def training_progress(solver: Solver, quiet: bool = False) -> Iterator[None]:
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
     columns = (TextColumn("training"), BarColumn(), MofNCompleteColumn(), TextColumn("loss {task.fields[loss]}"))
-    with Progress(*columns, TimeRemainingColumn(), console=Console(stderr=True), transient=True) as progress:
+    console = Console(stderr=True, file=sys.stderr)
+    with Progress(
+        *columns, TimeRemainingColumn(), console=console, transient=True, redirect_stderr=False,
+        redirect_stdout=sys.stdout.isatty(),
+    ) as progress, redirect_stderr(_Above(console)):  # fmt: skip
         task = progress.add_task("training", total=solver.param.max_iter, completed=solver.iter, loss="–")
 
         def show() -> None:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
+
 from refcaffe import context
 from refcaffe.cli.brew import check, gpus, log, set_device
 from refcaffe.cli.flags import Flags
+from refcaffe.cli.json_log import JsonLog
 from refcaffe.cli.progress import training_progress
 from refcaffe.cli.signals import SignalActions
 from refcaffe.context import Mode
@@ -38,15 +41,23 @@ def run(flags: Flags) -> int:
         elif flags.weights:
             del param.weights[:]
             param.weights.append(flags.weights)
-        with create(param) as solver:
+        with ExitStack() as stack:
+            # Before the nets are built: a file that cannot be written is refused at once.
+            events = stack.enter_context(JsonLog(flags.log_json, bool(flags.snapshot))) if flags.log_json else None
+            solver = stack.enter_context(create(param))
             solver.set_action_function(actions.requested)
             if flags.snapshot:
                 log.info("Resuming from %s", flags.snapshot)
                 solver.restore(flags.snapshot)
+            if events is not None:
+                solver.listeners.append(events)
+                resumed = {"resumed_from": flags.snapshot} if flags.snapshot else {}
+                solver.tell("start", solver=flags.solver, net=solver.net.name, max_iter=param.max_iter, **resumed)
             log.info("Starting Optimization")
             if len(numbers) > 1:
                 check.fatal("Multi-GPU execution not available - rebuild with USE_NCCL")
-            with training_progress(solver):
-                solver.solve()
+            stack.enter_context(training_progress(solver))
+            solver.solve()
+            solver.tell("stopped" if solver.requested_early_exit else "done")
     log.info("Optimization Done.")
     return 0

@@ -48,54 +48,67 @@ class Columns:
 column_map = lru_cache(maxsize=256)(Columns)  # layers ask in every pass, and many of a net are alike
 
 
+# In both kernels places are unsigned numbers in flat arrays: a signed one might count from the end, and the test
+# for that keeps loops from being compiled to whole vectors.
+
+
 @compiled
 def _im2col(image: Any, rows: Any, stride: int, pad: int, dilation: int, columns: Any, first_row: int) -> None:
-    width = image.shape[2]
+    _, height, width = image.shape
     channels, kernel_rows, kernel_width, grid_rows, grid_width = columns.shape
+    source, target = image.reshape(-1), columns.reshape(-1)
+    step, length, to = np.uintp(stride), np.uintp(grid_width), np.uintp(0)
     for c in range(channels):
         for i in range(kernel_rows):
             for j in range(kernel_width):
                 start = j * dilation - pad
                 first = min(max(-start + stride - 1, 0) // stride, grid_width)
                 end = max(min((width - 1 - start) // stride + 1, grid_width), first)
+                before, inside = np.uintp(first), np.uintp(end - first)
                 for r in range(grid_rows):
                     row = rows[i, first_row + r]
                     if row < 0:
-                        for p in range(grid_width):
-                            columns[c, i, j, r, p] = 0
-                        continue
-                    for p in range(first):
-                        columns[c, i, j, r, p] = 0
-                    if stride == 1:  # a loop of its own, so that it is compiled to whole vectors
-                        for p in range(first, end):
-                            columns[c, i, j, r, p] = image[c, row, start + p]
+                        for p in range(length):
+                            target[to + p] = 0
                     else:
-                        for p in range(first, end):
-                            columns[c, i, j, r, p] = image[c, row, start + p * stride]
-                    for p in range(end, grid_width):
-                        columns[c, i, j, r, p] = 0
+                        at, into = np.uintp((c * height + row) * width + start + first * stride), to + before
+                        for p in range(before):
+                            target[to + p] = 0
+                        if stride == 1:  # a loop of its own, which is compiled to whole vectors
+                            for p in range(inside):
+                                target[into + p] = source[at + p]
+                        else:
+                            for p in range(inside):
+                                target[into + p] = source[at + p * step]
+                        for p in range(before + inside, length):
+                            target[to + p] = 0
+                    to += length
 
 
 @compiled
 def _add_columns(columns: Any, rows: Any, stride: int, pad: int, dilation: int, image: Any, first_row: int) -> None:
-    width = image.shape[2]
+    _, height, width = image.shape
     channels, kernel_rows, kernel_width, grid_rows, grid_width = columns.shape
+    source, target = columns.reshape(-1), image.reshape(-1)
+    step, length, start_of_row = np.uintp(stride), np.uintp(grid_width), np.uintp(0)
     for c in range(channels):
         for i in range(kernel_rows):
             for j in range(kernel_width):
                 start = j * dilation - pad
                 first = min(max(-start + stride - 1, 0) // stride, grid_width)
                 end = max(min((width - 1 - start) // stride + 1, grid_width), first)
+                before, inside = np.uintp(first), np.uintp(end - first)
                 for r in range(grid_rows):
                     row = rows[i, first_row + r]
-                    if row < 0:
-                        continue
-                    if stride == 1:
-                        for p in range(first, end):
-                            image[c, row, start + p] += columns[c, i, j, r, p]
-                    else:
-                        for p in range(first, end):
-                            image[c, row, start + p * stride] += columns[c, i, j, r, p]
+                    if row >= 0:
+                        at, into = start_of_row + before, np.uintp((c * height + row) * width + start + first * stride)
+                        if stride == 1:
+                            for p in range(inside):
+                                target[into + p] += source[at + p]
+                        else:
+                            for p in range(inside):
+                                target[into + p * step] += source[at + p]
+                    start_of_row += length
 
 
 def im2col(side: Side, where: Columns, image: Any, columns: Any, first_row: int = 0) -> None:

@@ -75,6 +75,8 @@ class BatchNorm(Layer):
     def forward_at(self, side: Side, bottom: Blobs, top: Blobs) -> None:
         xp = side.xp
         x, y = side.data(bottom[0]).reshape(self.planes), side.mutable_data(top[0]).reshape(self.planes)
+        if side.gpu:
+            side.copy(y, x)
         mean, deviation = side.mutable_data(self.mean), side.mutable_data(self.deviation)
         real: Any = self.dtype.type
         one_over = real(1 / (self.planes[0] * self.planes[2]))
@@ -95,8 +97,11 @@ class BatchNorm(Layer):
         deviation += self.eps
         xp.sqrt(deviation, out=deviation)
         y /= deviation[:, None]
-        if not self.use_running:  # backward needs it, and a layer in place may overwrite the top
-            xp.copyto(normed, y)
+        if not self.use_running or side.gpu:  # backward needs it, and a layer in place may overwrite the top
+            side.copy(side.mutable_data(self.normed), y)
+        if side.gpu:  # upstream spreads statistics by products with ones
+            side.data(self.image_ones)
+            side.data(self.place_ones)
 
     def _move_statistics(self, side: Side, mean: Any, variance: Any) -> None:
         """weight, means, variances = the old ones times a fraction + those of this batch."""
@@ -112,14 +117,19 @@ class BatchNorm(Layer):
 
     def backward_at(self, side: Side, top: Blobs, propagate_down: Sequence[bool], bottom: Blobs) -> None:
         xp = side.xp
-        dy, dx = side.diff(top[0]).reshape(self.planes), side.mutable_diff(bottom[0]).reshape(self.planes)
+        dy = side.diff(top[0])
+        if side.gpu and top[0] is bottom[0]:
+            kept = side.mutable_diff(self.normed)
+            side.copy(kept, dy)
+            dy = kept
+        dy, dx = dy.reshape(self.planes), side.mutable_diff(bottom[0]).reshape(self.planes)
         deviation = side.data(self.deviation)[:, None]
         if self.use_running:
             xp.divide(dy, deviation, out=dx)
             return
         y = side.data(self.normed).reshape(self.planes)
-        in_place = top[0] is bottom[0]
-        work = xp.multiply(y, dy, out=None if in_place else dx)
+        overwrites = top[0] is bottom[0] and not side.gpu
+        work = xp.multiply(y, dy, out=None if overwrites else dx)
         products, sums = self._sums(side, work, 1), self._sums(side, dy, 1)
         xp.multiply(y, products[:, None], out=work)
         work += sums[:, None]

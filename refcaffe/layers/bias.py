@@ -55,9 +55,9 @@ class Bias(Layer):
         side.xp.add(x, bias, out=y)
 
     def backward_at(self, side: Side, top: Blobs, propagate_down: Sequence[bool], bottom: Blobs) -> None:
-        xp = side.xp
         if propagate_down[0] and bottom[0] is not top[0]:
-            xp.copyto(side.mutable_diff(bottom[0]), side.diff(top[0]))
+            dy = side.diff(top[0])
+            side.copy(side.mutable_diff(bottom[0]), dy)
         learned = len(bottom) == 1
         if self.wants_param_diff(0) if learned else propagate_down[1]:
             dy = side.diff(top[0]).reshape(self.planes)

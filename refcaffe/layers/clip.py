@@ -12,7 +12,7 @@ from refcaffe.side import Side
 
 @register("Clip")
 class Clip(NeuronLayer):
-    """NaN becomes ``min``; everything does if ``min`` > ``max``. The gradient passes at both ends, too."""
+    """NaN becomes ``min``, on a device ``max``; everything becomes ``min`` if ``min`` > ``max``. The gradient passes at both ends, too."""
 
     def layer_set_up(self, bottom: Blobs, top: Blobs) -> None:
         self.min = self.dtype.type(self.param.clip_param.min)
@@ -21,7 +21,7 @@ class Clip(NeuronLayer):
     def forward_at(self, side: Side, bottom: Blobs, top: Blobs) -> None:
         for x, y in blocks(side, side.data(bottom[0]), side.mutable_data(top[0])):
             # Not minimum and maximum, which leave open which of two zeros they give.
-            choose(x > self.max, self.max, x, y)
+            choose(~(x <= self.max) if side.gpu else x > self.max, self.max, x, y)
             choose(y > self.min, y, self.min, y)
 
     def backward_at(self, side: Side, top: Blobs, propagate_down: Sequence[bool], bottom: Blobs) -> None:

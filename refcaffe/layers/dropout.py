@@ -10,6 +10,7 @@ import numpy as np
 from refcaffe import context
 from refcaffe.blob import Blob
 from refcaffe.checks import Checker
+from refcaffe.device import runtime
 from refcaffe.layers.base import Blobs, NeuronLayer, register
 from refcaffe.layers.blocks import blocks
 from refcaffe.proto import caffe_pb2
@@ -17,18 +18,25 @@ from refcaffe.side import Side
 
 _check = Checker("dropout_layer.cpp")
 
+UINT_MAX = 2**32 - 1
+
 
 @register("Dropout")
 class Dropout(NeuronLayer):
-    """Keeps an element with probability 1 - ratio, scaled by 1 / (1 - ratio); every forward draws a mask."""
+    """Keeps an element with probability 1 - ratio, scaled by 1 / (1 - ratio); every forward draws a mask.
+
+    The mask holds 0 and 1 on the host, on a device 32 random bits each, which are compared with the ratio.
+    """
 
     def layer_set_up(self, bottom: Blobs, top: Blobs) -> None:
-        ratio = float(self.dtype.type(self.param.dropout_param.dropout_ratio))
+        given = self.dtype.type(self.param.dropout_param.dropout_ratio)
+        ratio = float(given)
         if context.current_build().debug:
             _check(ratio > 0, "threshold_ > 0.")
             _check(ratio < 1, "threshold_ < 1.")
         self.keep = 1.0 - ratio  # a double, so the mask is drawn in double arithmetic
         self.scale = self.dtype.type(1 / self.keep if self.keep else np.inf)
+        self.highest_dropped = np.uint32(int(self.dtype.type(UINT_MAX) * given) & UINT_MAX)
         self.mask = Blob(dtype=np.uint32)
 
     def reshape(self, bottom: Blobs, top: Blobs) -> None:
@@ -39,10 +47,13 @@ class Dropout(NeuronLayer):
         x, y = side.data(bottom[0]), side.mutable_data(top[0])
         mask = side.mutable_data(self.mask)
         if self.phase == caffe_pb2.TRAIN:
-            context.current().stream.bernoulli(mask.size, self.keep, mask.reshape(-1))
+            if side.gpu:
+                runtime().generator().words(mask.reshape(-1))
+            else:
+                context.current().stream.bernoulli(mask.size, self.keep, mask.reshape(-1))
             self._apply(side, x, mask, y)
-        elif y is not x:
-            side.xp.copyto(y, x)
+        else:
+            side.copy(y, x)
 
     def backward_at(self, side: Side, top: Blobs, propagate_down: Sequence[bool], bottom: Blobs) -> None:
         if not propagate_down[0]:
@@ -50,10 +61,12 @@ class Dropout(NeuronLayer):
         dy, dx = side.diff(top[0]), side.mutable_diff(bottom[0])
         if self.phase == caffe_pb2.TRAIN:
             self._apply(side, dy, side.data(self.mask), dx)
-        elif dx is not dy:
-            side.xp.copyto(dx, dy)
+        else:
+            side.copy(dx, dy)
 
     def _apply(self, side: Side, x: Any, mask: Any, out: Any) -> None:
         for x_part, mask_part, out_part in blocks(side, x, mask, out):
-            kept = x_part * mask_part.astype(self.dtype)
-            side.xp.multiply(kept, self.scale, out=out_part)
+            kept = mask_part > self.highest_dropped if side.gpu else mask_part
+            # The scale is a float on the device, in nets of doubles too.
+            scale = self.dtype.type(np.float32(self.scale)) if side.gpu else self.scale
+            side.xp.multiply(x_part * kept.astype(self.dtype), scale, out=out_part)

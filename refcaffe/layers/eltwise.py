@@ -21,7 +21,10 @@ PROD, SUM, MAX = EltwiseParameter.PROD, EltwiseParameter.SUM, EltwiseParameter.M
 
 @register("Eltwise")
 class Eltwise(Layer):
-    """SUM takes coefficients. MAX: of the first two, if equal, the second wins; after that the earlier."""
+    """SUM takes coefficients. MAX: of the first two, if equal, the second wins; after that the earlier,
+
+    on a device the later.
+    """
 
     min_bottoms = 2
     exact_tops = 1
@@ -69,7 +72,8 @@ class Eltwise(Layer):
                 xp.logical_not(first, out=i_part)
                 choose(first, a, b, y_part)
                 for i, x in enumerate(xs, 2):
-                    higher = x > y_part
+                    # On a device a value as high as the ones before it wins, and so does one that is compared to NaN.
+                    higher = ~(y_part > x) if side.gpu else x > y_part
                     choose(higher, x, y_part, y_part)
                     xp.copyto(i_part, i, where=higher)
 
@@ -83,16 +87,17 @@ class Eltwise(Layer):
                 check_size(side, dx.size)
                 if self.param.eltwise_param.stable_prod_grad:
                     first, *rest = (side.data(other) for j, other in enumerate(bottom) if j != i)
-                    side.xp.copyto(dx, first)
+                    side.copy(dx, first)
                     for other in rest:
                         dx *= other
                 else:
                     side.xp.divide(y, x, out=dx)
                 dx *= dy
+            elif self.operation == SUM and self.coeffs[i] == 1:
+                side.copy(dx, dy)
             elif self.operation == SUM:
                 side.xp.copyto(dx, dy)
-                if self.coeffs[i] != 1:
-                    scale(dx, self.coeffs[i])
+                scale(dx, self.coeffs[i])
             else:
                 for index, dy_part, dx_part in blocks(side, side.data(self.max_index), dy, dx):
                     side.xp.add(keep(dy_part, index == i), 0, out=dx_part)  # -0 comes out as 0

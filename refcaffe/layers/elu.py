@@ -6,13 +6,13 @@ from collections.abc import Sequence
 
 from refcaffe.layers.base import Blobs, NeuronLayer, register
 from refcaffe.layers.blocks import blocks
-from refcaffe.layers.sums import in_double
+from refcaffe.layers.sums import choose, in_double
 from refcaffe.side import Side
 
 
 @register("ELU")
 class ELU(NeuronLayer):
-    """Both terms are always added up. The gradient below 0 is alpha + y."""
+    """Both terms are always added up; a device takes one of them. The gradient below 0 is alpha + y."""
 
     def layer_set_up(self, bottom: Blobs, top: Blobs) -> None:
         self.alpha = self.dtype.type(self.param.elu_param.alpha)
@@ -24,7 +24,10 @@ class ELU(NeuronLayer):
             xp.exp(low, out=low, **in_double(xp))
             low -= 1
             low *= self.alpha
-            xp.add(xp.maximum(x, 0), low, out=y)
+            if side.gpu:
+                choose(x > 0, x, low, y)
+            else:
+                xp.add(xp.maximum(x, 0), low, out=y)
 
     def backward_at(self, side: Side, top: Blobs, propagate_down: Sequence[bool], bottom: Blobs) -> None:
         if not propagate_down[0]:
@@ -32,6 +35,9 @@ class ELU(NeuronLayer):
         arrays = side.data(bottom[0]), side.data(top[0]), side.diff(top[0]), side.mutable_diff(bottom[0])
         for x, y, dy, dx in blocks(side, *arrays):
             factor = self.alpha + y
+            if side.gpu:
+                choose(x > 0, dy, dy * factor, dx)
+                continue
             factor *= x <= 0
             factor += x > 0
             side.xp.multiply(dy, factor, out=dx)

@@ -27,7 +27,7 @@ class HingeLoss(LossLayer):
         num = bottom[0].num
         _check(num, "num != 0")  # upstream divides by it, and dies
         x, margins = side.data(bottom[0]).reshape(num, -1), side.mutable_diff(bottom[0]).reshape(num, -1)
-        xp.copyto(margins, x)
+        side.copy(margins, x)
         margins[self._places(side, bottom, margins)] *= -1
         margins += 1
         xp.fmax(margins, 0, out=margins)  # NaN becomes 0

@@ -45,6 +45,9 @@ class Log(NeuronLayer):
     def forward_at(self, side: Side, bottom: Blobs, top: Blobs) -> None:
         x, y = side.data(bottom[0]), side.mutable_data(top[0])
         check_size(side, x.size)
+        if self.scale != 1 or self.shift != 0:
+            side.copy(y, x)
+            x = y
         side.xp.log(affine(side.xp, x, self.scale, self.shift, y), out=y, **in_double(side.xp))
         if self.base_scale != 1:
             scale(y, self.base_scale)
@@ -54,7 +57,8 @@ class Log(NeuronLayer):
             return
         x, dy, dx = side.data(bottom[0]), side.diff(top[0]), side.mutable_diff(bottom[0])
         check_size(side, x.size)
-        side.xp.divide(1, affine(side.xp, x, self.scale, self.shift, dx), out=dx)
+        side.copy(dx, x)
+        side.xp.divide(1, affine(side.xp, dx, self.scale, self.shift, dx), out=dx)
         if self.backward_scale != 1:
             scale(dx, self.backward_scale)
         side.xp.multiply(dy, dx, out=dx)  # in place, dx has overwritten dy by now, as it has upstream

@@ -15,6 +15,8 @@ from refcaffe.side import Side
 class Power(NeuronLayer):
     """The gradient is found in one of five ways, as exact as each of them is; NaN at x = 0 in some.
 
+    On a device even a gradient of 0 is multiplied with the top's diff: -0 and NaN come out of it.
+
     In place, all but the first of them overwrite the top's diff before they read it.
     """
 
@@ -29,23 +31,25 @@ class Power(NeuronLayer):
             value = self.shift.astype(np.float64) ** self.power.astype(np.float64)
             y.fill(value if value != 0 else 0)  # -0 comes out as 0
             return
-        x = affine(side.xp, side.data(bottom[0]), self.scale, self.shift, y)
+        x = side.data(bottom[0])
+        if self.power == 1 or side.gpu:
+            side.copy(y, x)
+            x = y
+        x = affine(side.xp, x, self.scale, self.shift, y)
         if self.power != 1:
             check_size(side, y.size)
             side.xp.power(x, self.power, out=y, **in_double(side.xp))
-        elif y is not x:
-            side.xp.copyto(y, x)
 
     def backward_at(self, side: Side, top: Blobs, propagate_down: Sequence[bool], bottom: Blobs) -> None:
         if not propagate_down[0]:
             return
         xp = side.xp
         dx, dy = side.mutable_diff(bottom[0]), side.diff(top[0])
-        if self.diff_scale == 0:
+        if self.diff_scale == 0 and not side.gpu:
             dx.fill(0)
             return
         check_size(side, dx.size)
-        if self.power == 1:
+        if self.power == 1 or self.diff_scale == 0:
             dx.fill(self.diff_scale)
         elif self.power == 2:
             scaled(xp, self.diff_scale * self.scale, side.data(bottom[0]), dx)
@@ -56,8 +60,8 @@ class Power(NeuronLayer):
             xp.divide(side.data(top[0]), x, out=dx)
             scale(dx, self.power)
         else:
-            inner = affine(xp, side.data(bottom[0]), self.scale, self.shift, dx)
-            xp.divide(side.data(top[0]), inner, out=dx)
+            side.copy(dx, side.data(bottom[0]))
+            xp.divide(side.data(top[0]), affine(xp, dx, self.scale, self.shift, dx), out=dx)
             if self.diff_scale != 1:
                 scale(dx, self.diff_scale)
         xp.multiply(dy, dx, out=dx)

@@ -11,7 +11,8 @@ from refcaffe.checks import Checker
 from refcaffe.fillers import fill
 from refcaffe.layers.base import Blobs, NeuronLayer, register
 from refcaffe.layers.blocks import row_blocks
-from refcaffe.layers.sums import in_order, parts
+from refcaffe.layers.broadcast import fill_ones
+from refcaffe.layers.sums import choose, in_order, parts, sum_in_order
 from refcaffe.proto.caffe_pb2 import FillerParameter
 from refcaffe.side import Side
 
@@ -20,7 +21,7 @@ _check = Checker("prelu_layer.cpp")
 
 @register("PReLU")
 class PReLU(NeuronLayer):
-    """max(x, 0) + slope * min(x, 0). Parameter: slopes, (channels,), or a scalar if ``channel_shared``."""
+    """max(x, 0) + slope * min(x, 0), on a device x or slope * x. Parameter: slopes, (channels,), or a scalar if ``channel_shared``."""
 
     def layer_set_up(self, bottom: Blobs, top: Blobs) -> None:
         self._check_axes(bottom[0])
@@ -38,13 +39,14 @@ class PReLU(NeuronLayer):
         else:
             _check.eq(count, channels, "this->blobs_[0]->count() == channels", text)
         self.param_propagate_down += [True] * (len(self.blobs) - len(self.param_propagate_down))
-        self.bottom_memory = Blob(dtype=self.dtype)
+        self.bottom_memory, self.ones = Blob(dtype=self.dtype), Blob(dtype=self.dtype)
 
     def reshape(self, bottom: Blobs, top: Blobs) -> None:
         self._check_axes(bottom[0])
         super().reshape(bottom, top)
         if bottom[0] is top[0]:
             self.bottom_memory.reshape_like(bottom[0])
+        fill_ones(self.ones, max(bottom[0].count_range(1), self.ones.count))
         self.planes = (bottom[0].num, bottom[0].channels, bottom[0].count_range(2))
 
     def forward_at(self, side: Side, bottom: Blobs, top: Blobs) -> None:
@@ -52,8 +54,11 @@ class PReLU(NeuronLayer):
         x, y = side.data(bottom[0]).reshape(self.planes), side.mutable_data(top[0]).reshape(self.planes)
         slopes = self._slopes(side)
         if bottom[0] is top[0]:
-            xp.copyto(side.mutable_data(self.bottom_memory).reshape(self.planes), x)
+            side.copy(side.mutable_data(self.bottom_memory), x)
         for x_rows, y_rows in row_blocks(side, x, y):
+            if side.gpu:
+                choose(x_rows > 0, x_rows, x_rows * slopes, y_rows)
+                continue
             high, low = parts(x_rows)
             low *= slopes
             xp.add(high, low, out=y_rows)
@@ -66,7 +71,9 @@ class PReLU(NeuronLayer):
         # The slopes first: in place, the bottom's diff overwrites the top's.
         if self.param_propagate_down[0]:
             dslopes = side.mutable_diff(self.blobs[0]).reshape(-1)
-            for x_rows, dy_rows in row_blocks(side, x, dy):
+            if side.gpu:
+                self._add_slopes_diff(side, x, dy, dslopes)
+            for x_rows, dy_rows in () if side.gpu else row_blocks(side, x, dy):
                 terms = dy_rows * x_rows
                 terms *= x_rows <= 0
                 if not self.shared:
@@ -79,6 +86,13 @@ class PReLU(NeuronLayer):
                 factor = (x_rows <= 0) * slopes
                 factor += x_rows > 0
                 side.xp.multiply(dy_rows, factor, out=dx_rows)
+
+    def _add_slopes_diff(self, side: Side, x: Any, dy: Any, dslopes: Any) -> None:
+        """As on a device: first over the batch, in order, then over places, and channels if they share the slope."""
+        terms = dy * x
+        terms *= x <= 0
+        total = sum_in_order(side.xp, terms, 0).reshape(dslopes.size, -1)
+        dslopes += side.xp.matmul(total, side.data(self.ones)[: total.shape[1]])
 
     def _slopes(self, side: Side) -> Any:
         """The slopes, to be multiplied with arrays of shape ``planes``."""

@@ -10,14 +10,14 @@ from numpy.typing import DTypeLike
 from refcaffe.layers.base import Blobs, NeuronLayer, register
 from refcaffe.layers.blocks import blocks
 from refcaffe.layers.engine import check_engine
-from refcaffe.layers.sums import parts
+from refcaffe.layers.sums import choose, parts
 from refcaffe.proto.caffe_pb2 import LayerParameter
 from refcaffe.side import Side
 
 
 @register("ReLU")
 class ReLU(NeuronLayer):
-    """Both terms are always added up: -infinity gives NaN at slope 0."""
+    """Both terms are always added up: -infinity gives NaN at slope 0. A device takes x or slope * x: -0 below 0."""
 
     def __init__(self, param: LayerParameter, dtype: DTypeLike = np.float32) -> None:
         check_engine(param, param.relu_param.engine)
@@ -26,6 +26,9 @@ class ReLU(NeuronLayer):
 
     def forward_at(self, side: Side, bottom: Blobs, top: Blobs) -> None:
         for x, y in blocks(side, side.data(bottom[0]), side.mutable_data(top[0])):
+            if side.gpu:
+                choose(x > 0, x, x * self.slope, y)
+                continue
             high, low = parts(x)
             low *= self.slope
             side.xp.add(high, low, out=y)

@@ -16,7 +16,7 @@ from refcaffe.layers.base import Blobs, Layer, create, register
 from refcaffe.layers.broadcast import Along, fill_ones, plane_sums
 from refcaffe.layers.sums import check_size
 from refcaffe.proto.caffe_pb2 import FillerParameter, LayerParameter
-from refcaffe.side import Side
+from refcaffe.side import HOST, Side
 
 _along = Along("scale", "axis_", Checker("scale_layer.cpp"))
 
@@ -74,9 +74,12 @@ class Scale(Layer):
     def forward_at(self, side: Side, bottom: Blobs, top: Blobs) -> None:
         x = side.data(bottom[0])
         if bottom[0] is top[0]:
-            side.xp.copyto(side.mutable_data(self.kept), x)
-        self._multiply(side, x, side.data(self._scale(bottom)), side.mutable_data(top[0]))
-        if self.bias is not None:
+            side.copy(side.mutable_data(self.kept), x)
+        y = side.mutable_data(top[0])
+        self._multiply(side, x, side.data(self._scale(bottom)), y)
+        if self.bias is not None and side.gpu:  # where upstream does both at once
+            y.reshape(self.planes)[...] += side.data(self.blobs[-1]).reshape(-1, 1)
+        elif self.bias is not None:
             self.bias.forward(top, top)
 
     def backward_at(self, side: Side, top: Blobs, propagate_down: Sequence[bool], bottom: Blobs) -> None:
@@ -103,6 +106,8 @@ class Scale(Layer):
         ones = side.data(self.ones)
         sums = plane_sums(side, products.reshape(self.planes), ones)
         total = sums[0] if outer == 1 else side.xp.matmul(ones[:outer], sums)
+        if size == 1:
+            side, total = HOST, side.host(total)
         diff = side.mutable_diff(scale).reshape(-1)
         if learned and not (outer == 1 and size > 1):
             diff += total
@@ -110,10 +115,10 @@ class Scale(Layer):
             diff[:] = total
 
     def _multiply(self, side: Side, x: Any, scale: Any, out: Any) -> None:
-        """As BLAS scales each plane: by 0 everything becomes +0, NaN and infinity too."""
+        """On the host as BLAS scales each plane: by 0 everything becomes +0, NaN and infinity too."""
         scale, out = scale.reshape(-1, 1), out.reshape(self.planes)
         with np.errstate(invalid="ignore"):
             side.xp.multiply(x.reshape(self.planes), scale, out=out)
         zero = scale == 0
-        if zero.any():
+        if not side.gpu and zero.any():
             side.xp.copyto(out, 0, where=zero)

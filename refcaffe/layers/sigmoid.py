@@ -37,4 +37,6 @@ class Sigmoid(NeuronLayer):
         xp = side.xp
         arrays = side.data(top[0]), side.diff(top[0]), side.mutable_diff(bottom[0])
         for y, dy, dx in blocks(side, *arrays):
-            xp.multiply(dy * y, xp.subtract(1, y, dtype=np.float64), out=dx, casting="same_kind")
+            # On the host the difference is a double, on a device it is not.
+            rest = 1 - y if side.gpu else xp.subtract(1, y, dtype=np.float64)
+            xp.multiply(dy * y, rest, out=dx, casting="same_kind")

@@ -11,9 +11,11 @@ from numpy.typing import DTypeLike
 from refcaffe.blob import Blob
 from refcaffe.layers.base import Blobs, Layer, register
 from refcaffe.layers.engine import check_engine
-from refcaffe.layers.sums import check_size, in_double
+from refcaffe.layers.sums import check_size, in_double, sum_in_order
 from refcaffe.proto.caffe_pb2 import LayerParameter
 from refcaffe.side import Side
+
+FLT_MAX = float(np.finfo(np.float32).max)
 
 
 @register("Softmax")
@@ -41,10 +43,18 @@ class Softmax(Layer):
         y = side.mutable_data(top[0]).reshape(self.planes)
         scale = self._scale(side)
         check_size(side, y.size)
-        xp.max(x, axis=1, keepdims=True, out=scale)
+        if side.gpu:
+            side.copy(y, x)
+            # Not-a-numbers and minus infinity are never the largest.
+            scale[:, 0] = xp.max(xp.fmax(x, self.dtype.type(-FLT_MAX)), axis=1)
+        else:
+            xp.max(x, axis=1, keepdims=True, out=scale)
         xp.subtract(x, scale, out=y)
         xp.exp(y, out=y, **in_double(xp))
-        xp.sum(y, axis=1, keepdims=True, out=scale)
+        if side.gpu:
+            scale[:, 0] = sum_in_order(xp, y, 1)
+        else:
+            xp.sum(y, axis=1, keepdims=True, out=scale)
         y /= scale
 
     def backward_at(self, side: Side, top: Blobs, propagate_down: Sequence[bool], bottom: Blobs) -> None:
@@ -52,7 +62,9 @@ class Softmax(Layer):
         dy, y = side.diff(top[0]).reshape(self.planes), side.data(top[0]).reshape(self.planes)
         dx = side.mutable_diff(bottom[0]).reshape(self.planes)
         scale = self._scale(side)
-        scale[:, 0] = xp.einsum("oci,oci->oi", dy, y)
+        scale[:, 0] = sum_in_order(xp, dy * y, 1) if side.gpu else xp.einsum("oci,oci->oi", dy, y)
+        if side.gpu:
+            side.copy(dx, dy)
         xp.subtract(dy, scale, out=dx)
         dx *= y
 

@@ -34,7 +34,7 @@ class Split(Layer):
             return
         dx = side.mutable_diff(bottom[0])
         if len(top) == 1:
-            side.xp.copyto(dx, side.diff(top[0]))
+            side.copy(dx, side.diff(top[0]))
             return
         check_size(side, dx.size)
         b, a = side.diff(top[1]), side.diff(top[0])

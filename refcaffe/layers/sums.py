@@ -34,6 +34,13 @@ def in_order(xp: Any, start: Any, terms: Any) -> Any:
     return xp.cumsum(sums, axis=-1)[..., -1]
 
 
+def sum_in_order(xp: Any, array: Any, axis: int) -> Any:
+    """The sum along an axis, one term after the other, each sum rounded; CuPy adds up in an order of its own."""
+    if xp is not np or not array.shape[axis]:
+        return xp.sum(array, axis=axis)
+    return np.add.accumulate(array, axis=axis).take(-1, axis=axis)
+
+
 def scale(array: Any, factor: Any) -> None:
     """array *= factor as BLAS does it: by 0 everything becomes +0, NaN and infinity too."""
     if factor == 0:

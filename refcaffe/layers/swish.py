@@ -18,7 +18,7 @@ from refcaffe.side import Side
 
 @register("Swish")
 class Swish(NeuronLayer):
-    """With an inner Sigmoid layer. In backward, 1 - beta * y and what it is multiplied with are double."""
+    """With an inner Sigmoid layer. In backward, 1 - beta * y and what it is multiplied with are double on the host."""
 
     def __init__(self, param: LayerParameter, dtype: DTypeLike = np.float32) -> None:
         super().__init__(param, dtype)
@@ -40,7 +40,7 @@ class Swish(NeuronLayer):
     def forward_at(self, side: Side, bottom: Blobs, top: Blobs) -> None:
         x, inner = side.data(bottom[0]), side.mutable_data(self.sigmoid_input)
         y = side.mutable_data(top[0])
-        side.xp.copyto(inner, x)
+        side.copy(inner, x)
         scale(inner, self.beta)
         self.sigmoid.forward([self.sigmoid_input], [self.sigmoid_output])
         check_size(side, x.size)
@@ -53,7 +53,7 @@ class Swish(NeuronLayer):
         arrays = side.data(top[0]), side.diff(top[0]), side.data(self.sigmoid_output)
         for y, dy, s, dx in blocks(side, *arrays, side.mutable_diff(bottom[0])):
             part = self.beta * y
-            wide = xp.subtract(1, part, dtype=np.float64)
+            wide = 1 - part if side.gpu else xp.subtract(1, part, dtype=np.float64)
             wide *= s
             wide += part
             wide *= dy

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from pathlib import Path
+import os
 from typing import TYPE_CHECKING
 
 from refcaffe.proto import caffe_pb2
@@ -16,14 +16,21 @@ if TYPE_CHECKING:
 _log = logging.getLogger("refcaffe.upgrade_proto.cpp")
 
 
+def _extension(path: str) -> str:
+    """From the last dot of the file's name on; a name that begins with its only dot is all extension."""
+    name = os.path.basename(path)
+    return name[name.rindex("."):] if "." in name else ""
+
+
 def read_solver_param(path: str) -> SolverParameter:
     """The definition in a text file, with a ``snapshot_prefix``: by default the file's own name without its ending."""
     param = read_text(path, caffe_pb2.SolverParameter)
     upgrade_solver(param, path)
     if not param.HasField("snapshot_prefix"):
-        param.snapshot_prefix = str(Path(path).with_suffix(""))
+        param.snapshot_prefix = path.removesuffix(_extension(path))
         _log.info("snapshot_prefix was not specified and is set to %s", param.snapshot_prefix)
-    elif Path(param.snapshot_prefix).is_dir():
-        param.snapshot_prefix = str(Path(param.snapshot_prefix) / Path(path).stem)
+    elif os.path.isdir(param.snapshot_prefix):
+        name = os.path.basename(path)
+        param.snapshot_prefix = os.path.join(param.snapshot_prefix, name.removesuffix(_extension(name)))
         _log.info("snapshot_prefix was a directory and is replaced to %s", param.snapshot_prefix)
     return param

@@ -14,6 +14,7 @@ from refcaffe.blob import Blob
 from refcaffe.checks import Checker, CheckError, shown
 from refcaffe.context import Mode
 from refcaffe.kernels.blas import axpby, axpy, scal
+from refcaffe.proto import caffe_pb2
 from refcaffe.side import DEVICE, HOST, Side
 from refcaffe.solvers import snapshot
 from refcaffe.solvers.policies import learning_rate
@@ -125,7 +126,7 @@ class SGDSolver(Solver):
     def snapshot(self) -> None:
         _check(context.current().root_solver, "Caffe::root_solver()")
         snapshot.write(self)
-        ending = ".solverstate.h5" if self.param.snapshot_format == SolverParameter.HDF5 else ".solverstate"
+        ending = ".solverstate.h5" if self.param.snapshot_format == caffe_pb2.SolverParameter.HDF5 else ".solverstate"
         self.tell("snapshot", file=self.snapshot_filename(ending))
 
     def restore(self, path: str) -> None:

@@ -187,6 +187,22 @@ def test_rounding_within_the_bounds_passes(replay: Any) -> None:
             assert outcome.status is Status.PASSED, str(outcome)
 
 
+def test_clipped_gradients_may_be_off_as_far_as_their_norm_and_no_further(replay: Any) -> None:
+    case = read_case(FIXTURES / "solver/clip/active")
+
+    def led(amount: float, shaken: bool) -> Status:
+        def alter(recording: Recording) -> None:
+            if shaken:
+                recording.values["shaken"] = copy.deepcopy(recording)
+                add("run/param/0", 4e-7)(recording.values["shaken"])
+            add("run/param/0", amount)(recording)
+
+        return run_case(case, replay(guided(alter))).status
+
+    assert led(2e-7, shaken=True) is Status.PASSED
+    assert led(2e-6, shaken=True) is led(2e-7, shaken=False) is Status.FAILED
+
+
 def test_what_nobody_wrote_is_not_compared(replay: Any) -> None:
     forget = drop("solver_state", "one", "smoothed_loss")
     outcome = run_case(read_case(FIXTURES / "solver/apply-update/by-hand"), replay(forget))
