@@ -39,6 +39,17 @@ def _to_int32(value: int) -> int:
     return (value + 2**31) % 2**32 - 2**31
 
 
+def _put(proto: BlobProto, field: str, array: Any) -> None:
+    """Fill a packed field from an array, in its serialized form: element by element would take seconds."""
+    data = np.ascontiguousarray(array).astype(array.dtype.newbyteorder("<"), copy=False).tobytes()
+    head = [proto.DESCRIPTOR.fields_by_name[field].number << 3 | 2]
+    size = len(data)
+    while size > 127:
+        head.append(size & 127 | 128)
+        size >>= 7
+    proto.MergeFromString(bytes([*head, size]) + data)
+
+
 class Blob:
     """Data and diff of one shape and type (float32, float64; int32 and uint32 without arithmetic).
 
@@ -424,8 +435,11 @@ class Blob:
             return self.num_axes <= 4 and [self.legacy_shape(i) for i in range(-4, 0)] == legacy
         return self._shape == tuple(map(_to_int32, proto.shape.dim))
 
-    def from_proto(self, proto: BlobProto, reshape: bool = True) -> None:
-        """Take data, and diff if there is one, of a BlobProto, and its shape if ``reshape``."""
+    def from_proto(self, proto: BlobProto, reshape: bool = True, data: Any = None) -> None:
+        """Take data, and diff if there is one, of a BlobProto, and its shape if ``reshape``.
+
+        ``data``: the values of its field ``data``, flat, where they are kept apart from it.
+        """
         if reshape:
             if any(map(proto.HasField, LEGACY_FIELDS)):
                 self.reshape([getattr(proto, field) for field in LEGACY_FIELDS])
@@ -433,8 +447,12 @@ class Blob:
                 self.reshape(tuple(map(_to_int32, proto.shape.dim)))
         else:
             _check(self.shape_equals(proto), "ShapeEquals(proto)", "shape mismatch (reshape not set)")
-        data = self.mutable_cpu_data()
-        self._take(data, proto, "double_data" if len(proto.double_data) else "data")
+        array = self.mutable_cpu_data()
+        if data is not None:
+            _check.eq(self._count, len(data), "count_ == proto.data_size()")
+            array.reshape(-1)[:] = data
+        else:
+            self._take(array, proto, "double_data" if len(proto.double_data) else "data")
         name = "double_diff" if len(proto.double_diff) else "diff"
         if len(getattr(proto, name)):
             self._take(None, proto, name)
@@ -445,7 +463,7 @@ class Blob:
         if array is None:
             array = self.mutable_cpu_diff()
         kind = np.float64 if field.startswith("double") else np.float32
-        array.reshape(-1)[:] = np.fromiter(values, kind, len(values))
+        array.reshape(-1)[:] = np.array(values, kind)
 
     def to_proto(self, proto: BlobProto, write_diff: bool = False) -> None:
         """Write shape and data, and the diff if asked, into a BlobProto; the other precision's fields stay."""
@@ -457,6 +475,6 @@ class Blob:
             proto.shape.dim.extend(self._shape)
         for name in names:
             proto.ClearField(name)
-        getattr(proto, names[0]).extend(self.cpu_data().reshape(-1).tolist())
+        _put(proto, names[0], self.cpu_data())
         if write_diff:
-            getattr(proto, names[1]).extend(self.cpu_diff().reshape(-1).tolist())
+            _put(proto, names[1], self.cpu_diff())

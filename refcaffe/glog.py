@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import getpass
 import logging
 import os
 import platform
@@ -42,20 +41,23 @@ def log_to_stderr() -> logging.Handler:
 
 
 def log_to_folder(folder: str) -> logging.Handler:
-    """Send it to a new file in a folder too, which the link ``caffe.INFO`` there then names; returns the handler."""
-    now, host, user = time.localtime(), platform.node() or "localhost", getpass.getuser()
+    """Send it to a new file in a folder too, which the link ``caffe.INFO`` there then names; returns the handler.
+
+    Raises OSError if the file cannot be made.
+    """
+    now, host, user = time.localtime(), platform.node() or "localhost", os.environ.get("USER", "invalid-user")
     name = f"caffe.{host}.{user}.log.INFO.{time.strftime('%Y%m%d-%H%M%S', now)}.{os.getpid()}"
-    handler = logging.FileHandler(os.path.join(folder, name))
-    handler.stream.write(
-        f"Log file created at: {time.strftime('%Y/%m/%d %H:%M:%S', now)}\nRunning on machine: {host}\n"
-        "Log line format: [IWEF]mmdd hh:mm:ss.uuuuuu threadid file:line] msg\n"
-    )
+    with open(os.path.join(folder, name), "w") as file:
+        file.write(
+            f"Log file created at: {time.strftime('%Y/%m/%d %H:%M:%S', now)}\nRunning on machine: {host}\n"
+            "Log line format: [IWEF]mmdd hh:mm:ss.uuuuuu threadid file:line] msg\n"
+        )
     link = os.path.join(folder, "caffe.INFO")
     with contextlib.suppress(OSError):  # a folder without links has the file all the same
         if os.path.islink(link):
             os.unlink(link)
         os.symlink(name, link)
-    return _added(handler)
+    return _added(logging.FileHandler(os.path.join(folder, name)))
 
 
 def _added(handler: logging.Handler) -> logging.Handler:

@@ -6,6 +6,7 @@ import logging
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import count
 from math import prod
 from typing import Any, NoReturn
 
@@ -21,7 +22,7 @@ _log = logging.getLogger("refcaffe.hdf5.cpp")
 _SIGNATURE = b"\x89HDF\r\n\x1a\n"
 
 # What h5py raises where the library reports a failure.
-FAILURES = (OSError, KeyError, ValueError, TypeError, RuntimeError, NotImplementedError)
+FAILURES = (OSError, KeyError, ValueError, TypeError, RuntimeError, NotImplementedError, MemoryError)
 
 _seen_classes: set[str] = set()
 
@@ -95,6 +96,29 @@ def has_link(group: Any, name: str) -> bool:
         return "/" not in name and bool(group.id.links.exists(os.fsencode(name)))
     except FAILURES:
         return False
+
+
+def count_links(group: Any) -> int:
+    """How many members a group has."""
+    try:
+        return len(group)
+    except FAILURES as error:
+        _failed("Error while counting HDF5 links.", error)
+
+
+def link_names(group: Any) -> Iterator[str]:
+    """The names of a group's members, sorted."""
+    count_links(group)
+    names = iter(group)
+    for i in count():
+        try:
+            name = next(names, None)
+        except FAILURES as error:
+            text = f"Check failed: str_size >= 0 (-1 vs. 0) Error retrieving HDF5 dataset at index {i}"
+            raise CheckError(text, "hdf5.cpp").within(str(error)) from error
+        if name is None:
+            return
+        yield name
 
 
 # --- blobs
@@ -171,16 +195,25 @@ def _failed(text: str, cause: BaseException) -> NoReturn:
 # --- integers and strings
 
 
+def _first_element(dataset: Any, dtype: str, kind: Any = None) -> np.ndarray:
+    """The first element of a dataset, however large that claims to be, as an array of one."""
+    from h5py import h5s
+
+    space, value = dataset.get_space(), np.zeros(1, dtype)
+    axes = space.get_simple_extent_ndims()
+    if axes:
+        space.select_hyperslab((0,) * axes, (1,) * axes)
+    dataset.read(h5s.create_simple((1,)), space, value, kind)
+    return value
+
+
 def load_int(group: Any, name: str) -> int:
     """The first number of a dataset, as a C int."""
-    from h5py import h5d, h5s
+    from h5py import h5d
 
     try:
-        dataset = h5d.open(group.id, os.fsencode(name))
-        values = np.zeros(dataset.shape or (), np.int32)
-        dataset.read(h5s.ALL, h5s.ALL, values)
-        return int(values.flat[0])
-    except (*FAILURES, IndexError) as error:
+        return int(_first_element(h5d.open(group.id, os.fsencode(name)), "i4")[0])
+    except FAILURES as error:
         _failed(f"Failed to load int dataset with name {name}", error)
 
 
@@ -191,7 +224,7 @@ def save_int(group: Any, name: str, value: int) -> None:
 
 def load_string(group: Any, name: str) -> str:
     """The bytes of a dataset's first element up to a zero, whatever their type is, as C's functions take them."""
-    from h5py import h5d, h5s, h5t
+    from h5py import h5d, h5t
 
     try:
         dataset = h5d.open(group.id, os.fsencode(name))
@@ -201,9 +234,7 @@ def load_string(group: Any, name: str) -> str:
     try:
         if isinstance(kind, h5t.TypeStringID) and kind.is_variable_str():
             return str(group[name].asstr()[()])
-        values = np.zeros(dataset.shape or (), f"V{kind.get_size()}")
-        dataset.read(h5s.ALL, h5s.ALL, values, kind)
-        return os.fsdecode(values.tobytes()[: kind.get_size()].split(b"\0")[0])
+        return os.fsdecode(_first_element(dataset, f"V{kind.get_size()}", kind).tobytes().split(b"\0")[0])
     except FAILURES as error:
         _failed(f"Failed to load int dataset with name {name}", error)
 

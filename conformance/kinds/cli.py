@@ -87,11 +87,15 @@ def _judge_stdout(where: str, recorded: str, got: str, program: list[str], findi
     findings.value(f"{where}: lines that do not come, or not in this order", [], missing[:1])
 
 
-def _judge_messages(number: int, recorded: dict[str, Any], run: dict[str, Any], timed: bool, findings: Findings) -> None:
+def _judge_messages(
+    number: int, recorded: dict[str, Any], run: dict[str, Any], timed: bool, findings: Findings
+) -> None:
     """The log, and exceptions of Python."""
     sides = []
     for side in (recorded, run):
-        log = [[number, f"{level} {file}", _message(text, timed)] for level, file, text in side["log"]]
+        log: list[list[Any]] = [
+            [number, f"{level} {file}", _message(text, timed)] for level, file, text in side["log"]
+        ]
         printed = list(side.get("python", ()))
         # Without frames an exception looks like the last log line's continuation.
         if log and side["exit"] and (found := _EXCEPTION.search(log[-1][2])):

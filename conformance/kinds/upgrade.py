@@ -42,7 +42,7 @@ def judge(case: Case, got: Recording, findings: Findings) -> None:
     if path.suffix == ".prototxt":
         findings.value("output", *(side.decode("utf-8", "replace").split("\n") for side in (expected, written)))
     else:
-        findings.array("output", *(np.frombuffer(side, np.uint8) for side in (expected, written)))
+        findings.array("output", np.frombuffer(expected, np.uint8), np.frombuffer(written, np.uint8))
 
 
 def _stripped(log: list[Any]) -> list[Any]:

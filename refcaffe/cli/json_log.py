@@ -33,7 +33,7 @@ class JsonLog:
     def __init__(self, path: str, append: bool = False) -> None:
         self._started = time.monotonic()
         try:
-            self._file = open(path, "a+b" if append else "w+b")
+            self._file = open(path, "a+b" if append else "w+b")  # noqa: SIM115 - __exit__ closes it
             if self._file.seek(0, os.SEEK_END):
                 self._file.seek(-1, os.SEEK_END)
                 if self._file.read() != b"\n":  # cut off in the middle of a line

@@ -50,7 +50,10 @@ def _logging(work: Callable[[], int], flags: Flags) -> int:
     handlers = [log_to_stderr()]
     try:
         if flags.log_dir:
-            handlers.append(log_to_folder(flags.log_dir))
+            try:
+                handlers.append(log_to_folder(flags.log_dir))
+            except OSError as error:
+                print(f"Could not create logging file: {error.strerror}", file=sys.stderr)
         for handler in handlers:
             handler.setLevel((flags.minloglevel + 2) * 10)
         return work()

@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from refcaffe.checks import Checker
-from refcaffe.data.wire import Malformed, Reader
 from refcaffe.proto import caffe_pb2
+from refcaffe.proto.wire import Malformed, Reader
 
 _check = Checker("data_transformer.cpp")
 

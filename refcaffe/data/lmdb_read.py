@@ -112,6 +112,7 @@ class LmdbCursor:
                 self._tree = self._begin(file, page_size)
             self.seek_to_first()
         except OSError as error:
+            self.close()
             raise os_status_error(error, source) from None
         except BaseException:
             self.close()

@@ -105,14 +105,8 @@ class Prefetcher:
     def _run(self, load: Load, labels: bool) -> None:
         self._thread_id = threading.get_ident()
         try:
-            gpu = context.current().mode is Mode.GPU
-            stream = self._new_stream() if gpu else None
-            while True:
-                batch = self.free.pop()
-                load(batch, self._stopping.is_set)
-                if stream is not None:
-                    self._push(batch.blobs(labels), stream)
-                self.full.push(batch)
+            with self.resources:
+                self._fill(load, labels)
         except QueueClosed:
             pass
         except BaseException as error:
@@ -122,8 +116,17 @@ class Prefetcher:
                 error.within(f"prefetch thread of layer '{self.name}'")
             self.full.fail(error)
         finally:
-            self.resources.close()
             self._ended.set()
+
+    def _fill(self, load: Load, labels: bool) -> None:
+        gpu = context.current().mode is Mode.GPU
+        stream = self._new_stream() if gpu else None
+        while True:
+            batch = self.free.pop()
+            load(batch, self._stopping.is_set)
+            if stream is not None:
+                self._push(batch.blobs(labels), stream)
+            self.full.push(batch)
 
     @staticmethod
     def _new_stream() -> Any:

@@ -10,7 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from refcaffe.kernels import im2col_device
 from refcaffe.kernels.compiled import compiled
+from refcaffe.kernels.cuda import on_cuda
 from refcaffe.side import Side
 
 
@@ -43,6 +45,7 @@ class Columns:
         self.step = (stride[-1], pad[-1], dilation[-1])
         self.image_shape = (channels, prod(image[:-1]), image[-1])
         self.shape = (channels, len(rows), kernel[-1], rows.shape[1], grid[-1])
+        self.device_tables: dict[tuple[str, int], Any] = {}  # what CUDA's kernels need, by name and device
 
 
 column_map = lru_cache(maxsize=256)(Columns)  # layers ask in every pass, and many of a net are alike
@@ -117,11 +120,24 @@ def im2col(side: Side, where: Columns, image: Any, columns: Any, first_row: int 
     ``columns`` may be those of some rows of the grid only, from ``first_row`` on.
     """
     image, columns = _shaped(where, image, columns)
-    _im2col(image, where.rows, *where.step, columns, first_row)
+    if on_cuda(image):
+        im2col_device.cuda_im2col(side.xp, where, image, columns)
+    else:
+        _im2col(image, where.rows, *where.step, columns, first_row)
 
 
 def col2im(side: Side, where: Columns, columns: Any, image: Any) -> None:
-    """Write the image: each pixel is the sum of the elements of columns that see it, added in their order."""
+    """Write the image: each pixel is the sum of the elements of columns that see it, added in their order,
+
+    on a device in the reverse one.
+    """
+    if side.gpu:
+        image, columns = _shaped(where, image, columns)
+        if on_cuda(image):
+            im2col_device.cuda_gather(side.xp, where, columns, image)
+        else:
+            im2col_device.gather(where, columns, image)
+        return
     image.fill(0)
     add_columns(side, where, columns, image)
 

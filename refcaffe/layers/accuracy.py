@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
-from refcaffe.blob import Blob
+import numpy as np
+
 from refcaffe.checks import Checker
 from refcaffe.layers.axes import to_int
 from refcaffe.layers.base import Blobs, Layer, register
 from refcaffe.layers.normalization_mode import check_labels, integers
-from refcaffe.side import Side
+from refcaffe.side import HOST, Side
 
 _check = Checker("accuracy_layer.cpp")
 
@@ -26,7 +28,6 @@ class Accuracy(Layer):
         param = self.param.accuracy_param
         self.top_k = to_int(param.top_k)
         self.ignore_label: int | None = param.ignore_label if param.HasField("ignore_label") else None
-        self.nums = Blob(dtype=self.dtype)
 
     def reshape(self, bottom: Blobs, top: Blobs) -> None:
         scores, label = bottom
@@ -47,7 +48,6 @@ class Accuracy(Layer):
         top[0].reshape(())
         if len(top) > 1:
             top[1].reshape(scores.shape[axis])
-            self.nums.reshape(scores.shape[axis])
 
     def forward_at(self, side: Side, bottom: Blobs, top: Blobs) -> None:
         xp = side.xp
@@ -62,12 +62,20 @@ class Accuracy(Layer):
         total = int(counts.sum())
         share = self.dtype.type(int(right.sum())) / self.dtype.type(total) if total else 0
         if len(top) > 1:
-            nums, found = side.mutable_data(self.nums), side.mutable_data(top[1])
-            nums[...] = xp.bincount(labels[counts], minlength=classes)
-            found[...] = xp.bincount(labels[right], minlength=classes)
-            xp.divide(found, xp.maximum(nums, 1), out=found)
-        side.mutable_data(top[0])[...] = share
+            nums = side.host(xp.bincount(labels[counts], minlength=classes)).astype(self.dtype)
+            found = HOST.mutable_data(top[1])
+            found[...] = side.host(xp.bincount(labels[right], minlength=classes))
+            np.divide(found, np.maximum(nums, 1), out=found)
+        HOST.mutable_data(top[0])[...] = share
+        if side.gpu:
+            self._leave_scratch(side, bottom, counts if len(top) == 1 else None)
+
+    def _leave_scratch(self, side: Side, bottom: Blobs, counts: Any) -> None:
+        """Upstream counts in the bottoms' diffs, and clears that of the scores only."""
+        side.mutable_diff(bottom[0]).fill(0)
+        if counts is not None:
+            side.mutable_diff(bottom[1]).reshape(counts.shape)[...] = counts
 
     def backward_at(self, side: Side, top: Blobs, propagate_down: Sequence[bool], bottom: Blobs) -> None:
-        if any(propagate_down):
+        if propagate_down[1] or (any(propagate_down) and not side.gpu):
             Checker("accuracy_layer.hpp").fatal("Not Implemented Yet")

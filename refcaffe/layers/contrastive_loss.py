@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
 
 from refcaffe.blob import Blob
 from refcaffe.checks import Checker
 from refcaffe.layers.base import Blobs, LossLayer, register
+from refcaffe.layers.broadcast import fill_ones
 from refcaffe.layers.normalization_mode import integers
 from refcaffe.layers.sums import check_size, in_order
-from refcaffe.side import Side
+from refcaffe.side import HOST, Side
 
 _check = Checker("contrastive_loss_layer.cpp")
 
@@ -37,7 +41,7 @@ class ContrastiveLoss(LossLayer):
         _check.eq(similar.channels, 1, "bottom[2]->channels() == 1")
         _check.eq(similar.height, 1, "bottom[2]->height() == 1")
         _check.eq(similar.width, 1, "bottom[2]->width() == 1")
-        self.difference, self.squares = Blob(dtype=self.dtype), Blob(dtype=self.dtype)
+        self.difference, self.squares, self.ones = (Blob(dtype=self.dtype) for _ in range(3))
         param = self.param.contrastive_loss_param
         self.margin, self.legacy = self.dtype.type(param.margin), param.legacy_version
 
@@ -45,6 +49,7 @@ class ContrastiveLoss(LossLayer):
         super().reshape(bottom, top)
         self.difference.reshape(bottom[0].num, bottom[0].channels, 1, 1)
         self.squares.reshape(bottom[0].num, 1, 1, 1)
+        fill_ones(self.ones, bottom[0].channels)
 
     def forward_at(self, side: Side, bottom: Blobs, top: Blobs) -> None:
         xp, num = side.xp, bottom[0].num
@@ -54,24 +59,33 @@ class ContrastiveLoss(LossLayer):
         xp.subtract(a.reshape(difference.shape), b.reshape(difference.shape), out=difference)
         difference = difference.reshape(num, -1)
         squares = side.mutable_data(self.squares).reshape(-1)
-        squares[...] = xp.einsum("nc,nc->n", difference, difference)
-        if self.legacy:
-            apart = xp.maximum(self.margin - squares, 0)
+        if side.gpu:
+            xp.matmul(difference * difference, side.data(self.ones), out=squares)
         else:
-            apart = xp.maximum(self.margin - xp.sqrt(squares), 0)
+            squares[...] = xp.einsum("nc,nc->n", difference, difference)
+        HOST.mutable_data(top[0])[...] = self._loss(bottom[2]) / self.dtype.type(num) / self.dtype.type(2)
+
+    def _loss(self, labels: Blob) -> Any:
+        """The sum over all pairs; the host's work."""
+        squares = HOST.data(self.squares).reshape(-1)
+        if self.legacy:
+            apart = np.maximum(self.margin - squares, 0)
+        else:
+            apart = np.maximum(self.margin - np.sqrt(squares), 0)
             apart *= apart
-        similar = integers(side.data(bottom[2])).reshape(-1)[:num] != 0
-        loss = in_order(xp, 0, xp.where(similar, squares, apart))
-        side.mutable_data(top[0])[...] = loss / self.dtype.type(num) / self.dtype.type(2)
+        return in_order(np, 0, np.where(self._similar(HOST, labels), squares, apart))
+
+    def _similar(self, side: Side, labels: Blob) -> Any:
+        return integers(side.data(labels)).reshape(-1)[: self.squares.shape[0]] != 0
 
     def backward_at(self, side: Side, top: Blobs, propagate_down: Sequence[bool], bottom: Blobs) -> None:
         xp, num = side.xp, bottom[0].num
         for i, sign in enumerate((1, -1)):
             if not propagate_down[i]:
                 continue
-            alpha = sign * side.diff(top[0]).reshape(-1)[0] / self.dtype.type(num)
+            alpha = sign * HOST.diff(top[0]).reshape(-1)[0] / self.dtype.type(num)
             dx = side.mutable_diff(bottom[i]).reshape(num, -1)
-            similar = integers(side.data(bottom[2])).reshape(-1)[:num] != 0
+            similar = self._similar(side, bottom[2])
             squares = side.data(self.squares).reshape(-1)
             if self.legacy:
                 missing = self.margin - squares
@@ -83,5 +97,11 @@ class ContrastiveLoss(LossLayer):
                 beta = xp.where(missing > 0, beta, self.dtype.type(0))
             factor = xp.where(similar, alpha, beta)[:, None]
             xp.multiply(side.data(self.difference).reshape(num, -1), factor, out=dx)
+            if side.gpu:
+                if self.legacy:  # where upstream forgets to multiply
+                    xp.copyto(dx, factor, where=~similar[:, None])
+                else:
+                    xp.copyto(dx, 0, where=~similar[:, None] & (missing <= 0)[:, None])
+                continue
             dx += 0  # -0 comes out as 0, as BLAS adds to 0
             xp.copyto(dx, 0, where=factor == 0)

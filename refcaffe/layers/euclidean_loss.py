@@ -8,7 +8,7 @@ from refcaffe.blob import Blob
 from refcaffe.checks import Checker
 from refcaffe.layers.base import Blobs, LossLayer, register
 from refcaffe.layers.sums import check_size, scaled
-from refcaffe.side import Side
+from refcaffe.side import HOST, Side
 
 _check = Checker("euclidean_loss_layer.cpp")
 
@@ -36,12 +36,13 @@ class EuclideanLoss(LossLayer):
         b, a = side.data(bottom[1]).reshape(-1), side.data(bottom[0]).reshape(-1)
         check_size(side, a.size)
         side.xp.subtract(a, b, out=difference)
-        loss = (difference @ difference) / self.dtype.type(bottom[0].num) / self.dtype.type(2)
-        side.mutable_data(top[0])[...] = loss
+        real = self.dtype.type
+        loss = real(side.host(difference @ difference)) / real(bottom[0].num) / real(2)
+        HOST.mutable_data(top[0])[...] = loss
 
     def backward_at(self, side: Side, top: Blobs, propagate_down: Sequence[bool], bottom: Blobs) -> None:
         for i, sign in enumerate((1, -1)):
             if propagate_down[i]:
-                weight = sign * side.diff(top[0]).reshape(-1)[0] / self.dtype.type(bottom[i].num)
+                weight = sign * HOST.diff(top[0]).reshape(-1)[0] / self.dtype.type(bottom[i].num)
                 dx = side.mutable_diff(bottom[i]).reshape(-1)
                 scaled(side.xp, weight, side.data(self.difference).reshape(-1), dx)

@@ -9,10 +9,12 @@ from numpy.typing import DTypeLike
 
 from refcaffe.blob import Blob
 from refcaffe.checks import Checker
+from refcaffe.device import runtime
 from refcaffe.kernels import pooling as kernels
 from refcaffe.layers.axes import to_int
 from refcaffe.layers.base import Blobs, Layer, register
 from refcaffe.layers.engine import check_engine
+from refcaffe.proto import caffe_pb2
 from refcaffe.proto.caffe_pb2 import LayerParameter, PoolingParameter
 from refcaffe.side import Side
 
@@ -34,6 +36,7 @@ class Pooling(Layer):
         self.pool = param.pooling_param.pool
         self.max_tops = 2 if self.pool == PoolingParameter.MAX else 1
         self.places = Blob(dtype=np.int32)  # of the maxima, where no second top takes them
+        self.chosen = Blob(dtype=self.dtype)  # by STOCHASTIC
 
     def layer_set_up(self, bottom: Blobs, top: Blobs) -> None:
         param = self.param.pooling_param
@@ -68,6 +71,8 @@ class Pooling(Layer):
             blob.reshape(images, channels, *count)
         if self.pool == PoolingParameter.MAX and len(top) == 1:
             self.places.reshape(images, channels, *count)
+        if self.pool == PoolingParameter.STOCHASTIC:
+            self.chosen.reshape(images, channels, *count)
         self.windows = kernels.windows_of(size, count, self.kernel, self.stride, self.pad, self.dtype)
 
     def _count(self, size: Pair) -> Pair:
@@ -90,8 +95,14 @@ class Pooling(Layer):
             kernels.max_forward(side, self.windows, x, y, mask)
         elif self.pool == PoolingParameter.AVE:
             kernels.average_forward(side, self.windows, x, y)
-        else:
+        elif not side.gpu:
             _check.fatal("Not Implemented Yet")
+        elif self.phase == caffe_pb2.TRAIN:
+            chosen = side.mutable_data(self.chosen)
+            runtime().generator().uniform(chosen.reshape(-1))
+            kernels.stochastic_train(side, self.windows, x, chosen, y)
+        else:
+            kernels.stochastic_test(side, self.windows, x, y)
 
     def backward_at(self, side: Side, top: Blobs, propagate_down: Sequence[bool], bottom: Blobs) -> None:
         if not propagate_down[0]:
@@ -99,9 +110,11 @@ class Pooling(Layer):
         dy, dx = side.diff(top[0]), side.mutable_diff(bottom[0])
         if self.pool == PoolingParameter.MAX:
             mask = side.data(top[1] if len(top) > 1 else self.places)
-            kernels.max_backward(side, dy, mask, dx)
+            kernels.max_backward(side, self.windows, dy, mask, dx)
         elif self.pool == PoolingParameter.AVE:
             kernels.average_backward(side, self.windows, dy, dx)
+        elif side.gpu:
+            kernels.stochastic_backward(side, self.windows, dy, side.data(self.chosen), dx)
         else:
             _check.fatal("Not Implemented Yet")
 

@@ -12,12 +12,12 @@ from refcaffe.blob import Blob
 from refcaffe.layers.base import Blobs, Layer, register
 from refcaffe.layers.sums import scale, sign
 from refcaffe.proto.caffe_pb2 import LayerParameter, ReductionParameter
-from refcaffe.side import Side
+from refcaffe.side import HOST, Side
 
 
 @register("Reduction")
 class Reduction(Layer):
-    """The result is multiplied by ``coeff``."""
+    """The result is multiplied by ``coeff``. Sums are written, and their diffs read, by the host."""
 
     exact_bottoms = 1
     exact_tops = 1
@@ -42,13 +42,14 @@ class Reduction(Layer):
 
     def forward_at(self, side: Side, bottom: Blobs, top: Blobs) -> None:
         xp = side.xp
-        x, y = side.data(bottom[0]).reshape(self.matrix), side.mutable_data(top[0]).reshape(-1)
+        x, y = side.data(bottom[0]).reshape(self.matrix), HOST.mutable_data(top[0]).reshape(-1)
         if self.plain:
-            xp.matmul(x, side.data(self.ones), out=y)
+            sums = xp.matmul(x, side.data(self.ones))
         elif self.operation == ReductionParameter.ASUM:
-            xp.sum(xp.abs(x), axis=1, out=y)
+            sums = xp.sum(xp.abs(x), axis=1)
         else:
-            xp.matmul(x[:, None, :], x[:, :, None], out=y.reshape(-1, 1, 1))
+            sums = xp.matmul(x[:, None, :], x[:, :, None])[:, 0, 0]
+        y[...] = side.host(sums)
         if self.coeff != 1:
             scale(side.mutable_data(top[0]), self.coeff)
 
@@ -57,7 +58,7 @@ class Reduction(Layer):
             return
         xp = side.xp
         x = None if self.plain else side.data(bottom[0]).reshape(self.matrix)
-        factor = (side.diff(top[0]).reshape(-1) * self.coeff)[:, None]
+        factor = xp.asarray(HOST.diff(top[0]).reshape(-1) * self.coeff)[:, None]
         dx = side.mutable_diff(bottom[0]).reshape(self.matrix)
         if x is None:
             xp.copyto(dx, factor)

@@ -13,16 +13,19 @@ from refcaffe.layers.base import Blobs, LossLayer, register
 from refcaffe.layers.blocks import blocks
 from refcaffe.layers.normalization_mode import Normalization, integers
 from refcaffe.layers.sigmoid import Sigmoid
-from refcaffe.layers.sums import check_size, in_double, in_order, scale
+from refcaffe.layers.sums import absolute_sum, check_size, in_double, in_order, scale
 from refcaffe.proto.caffe_pb2 import LayerParameter, LossParameter
-from refcaffe.side import Side
+from refcaffe.side import HOST, Side
 
 _check = Checker("sigmoid_cross_entropy_loss_layer.cpp")
 
 
 @register("SigmoidCrossEntropyLoss")
 class SigmoidCrossEntropyLoss(LossLayer):
-    """Targets may be any numbers; those are ignored whose integer part is ``ignore_label``."""
+    """Targets may be any numbers; those are ignored whose integer part is ``ignore_label``.
+
+    A device adds up absolute values (another loss for targets outside [0, 1]), and leaves zeros in the bottoms' diffs.
+    """
 
     def __init__(self, param: LayerParameter, dtype: DTypeLike = np.float32) -> None:
         super().__init__(param, dtype)
@@ -60,11 +63,14 @@ class SigmoidCrossEntropyLoss(LossLayer):
             ignored = self.normalization.ignored(integers(target))
             if ignored is not None:
                 terms = terms[~ignored]
-            loss = in_order(xp, loss, -terms)
+            loss = loss + absolute_sum(side, terms) if side.gpu else in_order(xp, loss, -terms)
             valid += terms.size
         outer, inner = bottom[0].dim(0), bottom[0].count_range(1)
         self.divisor = self.normalization.divisor(outer, inner, valid, self.dtype)
-        side.mutable_data(top[0])[...] = loss / self.divisor
+        HOST.mutable_data(top[0])[...] = loss / self.divisor
+        if side.gpu:  # where upstream's terms and counts have been
+            for blob in bottom:
+                side.mutable_diff(blob).fill(0)
 
     def backward_at(self, side: Side, top: Blobs, propagate_down: Sequence[bool], bottom: Blobs) -> None:
         if propagate_down[1]:
@@ -72,8 +78,10 @@ class SigmoidCrossEntropyLoss(LossLayer):
         if not propagate_down[0]:
             return
         arrays = side.data(self.sigmoid_output), side.data(bottom[1]), side.mutable_diff(bottom[0])
-        weight = side.diff(top[0]).reshape(-1)[0] / self.divisor
+        weight = HOST.diff(top[0]).reshape(-1)[0] / self.divisor
         check_size(side, arrays[0].size)
+        if side.gpu:
+            side.copy(arrays[2], arrays[0])
         for s, target, dx in blocks(side, *arrays):
             ignored = self.normalization.ignored(integers(target))
             side.xp.subtract(s, target, out=dx)

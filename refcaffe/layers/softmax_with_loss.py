@@ -11,9 +11,9 @@ from refcaffe.blob import Blob
 from refcaffe.checks import Checker
 from refcaffe.layers.base import Blobs, LossLayer, create, register
 from refcaffe.layers.normalization_mode import Normalization, check_labels, integers
-from refcaffe.layers.sums import in_double, in_order, scale
+from refcaffe.layers.sums import absolute_sum, in_double, in_order, scale
 from refcaffe.proto.caffe_pb2 import LayerParameter
-from refcaffe.side import Side
+from refcaffe.side import HOST, Side
 
 _check = Checker("softmax_loss_layer.cpp")
 
@@ -22,7 +22,10 @@ FLT_MIN = np.finfo(np.float32).tiny
 
 @register("SoftmaxWithLoss")
 class SoftmaxWithLoss(LossLayer):
-    """-log(max(p, FLT_MIN)) at each place's label; the second top, if there is one, is the probabilities."""
+    """-log(max(p, FLT_MIN)) at each place's label; the second top, if there is one, is the probabilities.
+
+    A device adds up absolute values, and leaves zeros in the bottom's diff.
+    """
 
     exact_tops = -1
     min_tops = 1
@@ -58,11 +61,15 @@ class SoftmaxWithLoss(LossLayer):
         xp = side.xp
         self.softmax.forward(bottom[:1], [self.prob])
         prob = side.data(self.prob).reshape(self.planes)
-        losses = xp.maximum(prob[self._places(side, bottom[1])], self.dtype.type(FLT_MIN))
+        larger = xp.fmax if side.gpu else xp.maximum  # not-a-numbers end there
+        losses = larger(prob[self._places(side, bottom[1])], self.dtype.type(FLT_MIN))
         xp.log(losses, out=losses, **in_double(xp))
-        side.mutable_data(top[0])[...] = in_order(xp, 0, -losses) / self._divisor(losses.size)
+        total = absolute_sum(side, losses) if side.gpu else in_order(xp, 0, -losses)
+        HOST.mutable_data(top[0])[...] = total / self._divisor(losses.size)
         if len(top) == 2:
             top[1].share_data(self.prob)
+        if side.gpu:  # where upstream's terms have been
+            side.mutable_diff(bottom[0]).fill(0)
 
     def backward_at(self, side: Side, top: Blobs, propagate_down: Sequence[bool], bottom: Blobs) -> None:
         if propagate_down[1]:
@@ -71,13 +78,15 @@ class SoftmaxWithLoss(LossLayer):
             return
         xp = side.xp
         dx = side.mutable_diff(bottom[0]).reshape(self.planes)
-        xp.copyto(dx, side.data(self.prob).reshape(self.planes))
+        side.copy(dx, side.data(self.prob))
+        if side.gpu:
+            side.data(top[0])
         places = self._places(side, bottom[1])
         dx[places] -= 1
         ignored = self.normalization.ignored(self._labels(side, bottom[1]))
         if ignored is not None:
             xp.copyto(dx, 0, where=ignored[:, None, :])
-        scale(dx, side.diff(top[0]).reshape(-1)[0] / self._divisor(places[0].size))
+        scale(dx, HOST.diff(top[0]).reshape(-1)[0] / self._divisor(places[0].size))
 
     def _labels(self, side: Side, label: Blob) -> Any:
         return integers(side.data(label)).reshape(self.planes[0], self.planes[2])

@@ -41,6 +41,11 @@ def sum_in_order(xp: Any, array: Any, axis: int) -> Any:
     return np.add.accumulate(array, axis=axis).take(-1, axis=axis)
 
 
+def absolute_sum(side: Side, array: Any) -> Any:
+    """The sum of absolute values, as a number of the host."""
+    return array.dtype.type(side.host(abs(array).sum()))
+
+
 def scale(array: Any, factor: Any) -> None:
     """array *= factor as BLAS does it: by 0 everything becomes +0, NaN and infinity too."""
     if factor == 0:

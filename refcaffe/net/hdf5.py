@@ -6,7 +6,17 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 from refcaffe.checks import Checker, CheckError
-from refcaffe.hdf5 import create_group, created, has_link, load_blob, open_group, opened, save_blob
+from refcaffe.hdf5 import (
+    count_links,
+    create_group,
+    created,
+    has_link,
+    link_names,
+    load_blob,
+    open_group,
+    opened,
+    save_blob,
+)
 
 if TYPE_CHECKING:
     from refcaffe.net.net import Net
@@ -24,7 +34,7 @@ def copy_trained_layers(net: Net, path: str) -> None:
     with opened(path, CheckError(f"Check failed: file_hid >= 0 (-1 vs. 0) Couldn't open {path}", _FILE)) as file:
         data = open_group(file, "data", CheckError(f"Check failed: data_hid >= 0 (-1 vs. 0) {unreadable}", _FILE))
         try:
-            for name in data:
+            for name in link_names(data):
                 if name not in by_name:
                     _log.info("Ignoring source layer %s", name)
                     continue
@@ -37,7 +47,7 @@ def copy_trained_layers(net: Net, path: str) -> None:
 def _copy_layer(net: Net, i: int, group: Any) -> None:
     name, blobs = net.layer_names[i], net.all_layers[i].blobs
     text = f"Incompatible number of blobs for layer {name}"
-    _check.le(len(group), len(blobs), "num_source_params <= target_blobs.size()", text)
+    _check.le(count_links(group), len(blobs), "num_source_params <= target_blobs.size()", text)
     for j, blob in enumerate(blobs):
         if has_link(group, str(j)):
             try:

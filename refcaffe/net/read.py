@@ -6,11 +6,12 @@ import os
 from typing import TYPE_CHECKING
 
 from refcaffe.proto import caffe_pb2
-from refcaffe.proto.io import read_binary, read_text
+from refcaffe.proto.io import read_text, read_trained
 from refcaffe.proto.upgrade import upgrade_net
 
 if TYPE_CHECKING:
     from refcaffe.proto.caffe_pb2 import NetParameter
+    from refcaffe.proto.trained import Numbers
 
 
 def check_file(path: str | os.PathLike[str]) -> None:
@@ -28,8 +29,12 @@ def read_net_param(path: str) -> NetParameter:
     return param
 
 
-def read_trained_net_param(path: str) -> NetParameter:
-    """The definition and parameters in a binary file."""
-    param = read_binary(path, caffe_pb2.NetParameter)
+def read_trained_net(path: str) -> tuple[NetParameter, list[Numbers]]:
+    """The definition and parameters in a binary file.
+
+    The numbers of the parameters, in the order of the layers' ``blobs``, may be apart from the definition; None, or an
+    end of the list, stands for those that are in it. No upgrade changes that order.
+    """
+    param, numbers = read_trained(path, caffe_pb2.NetParameter)
     upgrade_net(param, path)
-    return param
+    return param, numbers

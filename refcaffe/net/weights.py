@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from refcaffe.blob import Blob
 from refcaffe.checks import Checker, CheckError
 from refcaffe.hdf5 import is_hdf5
 from refcaffe.net import hdf5
-from refcaffe.net.read import read_trained_net_param
+from refcaffe.net.read import read_trained_net
 from refcaffe.proto import caffe_pb2
 from refcaffe.proto.io import write_binary
 
 if TYPE_CHECKING:
     from refcaffe.net.net import Net
     from refcaffe.proto.caffe_pb2 import NetParameter
+    from refcaffe.proto.trained import Numbers
 
 _check = Checker("net.cpp")
 _log = logging.getLogger("refcaffe.net.cpp")
@@ -29,9 +31,14 @@ def _target(net: Net, name: str) -> list[Blob] | None:
     return net.all_layers[net.layer_names.index(name)].blobs
 
 
-def copy_trained_layers(net: Net, param: NetParameter) -> None:
-    """Copy the parameters that a NetParameter holds into the layers of the same names."""
+def copy_trained_layers(net: Net, param: NetParameter, numbers: Sequence[Numbers] = ()) -> None:
+    """Copy the parameters that a NetParameter holds into the layers of the same names.
+
+    ``numbers``: the data of its blobs in order, where they are apart from it (``read_trained_net``).
+    """
+    apart = iter(numbers)
     for source in param.layer:
+        data = [next(apart, None) for _ in source.blobs]
         target = _target(net, source.name)
         if target is None:
             continue
@@ -40,13 +47,13 @@ def copy_trained_layers(net: Net, param: NetParameter) -> None:
         for j, (blob, proto) in enumerate(zip(target, source.blobs, strict=True)):
             if not blob.shape_equals(proto):
                 found = Blob()
-                found.from_proto(proto, reshape=True)
+                found.from_proto(proto, reshape=True, data=data[j])
                 _check.fatal(
                     f"Cannot copy param {j} weights from layer '{source.name}'; shape mismatch.  Source param shape is "
                     f"{found.shape_string}; target param shape is {blob.shape_string}. To learn this layer's "
                     "parameters from scratch rather than copying from a saved net, rename the layer."
                 )
-            blob.from_proto(proto, reshape=False)
+            blob.from_proto(proto, reshape=False, data=data[j])
 
 
 def copy_from_file(net: Net, path: str) -> None:
@@ -54,9 +61,9 @@ def copy_from_file(net: Net, path: str) -> None:
     if is_hdf5(path) is not False:
         hdf5.copy_trained_layers(net, path)
         return
-    param = read_trained_net_param(path)
+    param, numbers = read_trained_net(path)
     try:
-        copy_trained_layers(net, param)
+        copy_trained_layers(net, param, numbers)
     except CheckError as error:
         raise error.within(f"copying weights from {path}") from error.__cause__
 

@@ -14,12 +14,14 @@ from refcaffe.checks import Checker, CheckError
 from refcaffe.proto.binary import decode
 from refcaffe.proto.text_parser import Complaint, TextParser
 from refcaffe.proto.text_printer import to_text
+from refcaffe.proto.trained import Numbers, cut
 
 __all__ = [
     "ParseError",
     "parse_text",
     "read_binary",
     "read_text",
+    "read_trained",
     "replacing",
     "to_text",
     "write_binary",
@@ -71,10 +73,25 @@ def read_binary(path: Path, message_class: type[M]) -> M:
 
     Raises ParseError if it does not hold one, CheckError ("File not found") if it cannot be opened.
     """
-    name = os.fspath(path)
+    return _parse_binary(_binary(path, message_class), message_class, path)
+
+
+def read_trained(path: Path, message_class: type[M]) -> tuple[M, list[Numbers]]:
+    """The net in a binary file, without those numbers of its blobs that are given apart: see ``trained.cut``."""
+    data = _binary(path, message_class)
+    rest, numbers = cut(data) or (data, [])
+    return _parse_binary(rest, message_class, path), numbers
+
+
+def _binary(path: Path, message_class: type[Message]) -> bytes:
     if os.path.exists(path) and os.path.getsize(path) > _MOST_BYTES:
+        name = os.fspath(path)
         raise _parse_error(message_class, "Binary", name, []).within(f"{name} is larger than 2 GB")
-    data = _contents(path, message_class, "Binary")
+    return _contents(path, message_class, "Binary")
+
+
+def _parse_binary(data: bytes, message_class: type[M], path: Path) -> M:
+    name = os.fspath(path)
     try:
         message: Any = decode(data, message_class)
     except (DecodeError, ValueError, RecursionError) as cause:

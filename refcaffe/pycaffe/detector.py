@@ -70,10 +70,9 @@ class Detector(ImageNet):
         stretch = size / (high - low + 1)
         before = np.round(np.maximum(0, -low) * stretch).astype(int)
         low, high = (np.clip(edge, 0, im.shape[:2]).astype(int) for edge in (low, high))
-        inside = high - low + 1
-        if inside.min() <= 0:
+        if (high <= low).any():
             raise ValueError(f"window {list(window)} lies outside of an image of {im.shape[0]} x {im.shape[1]}")
-        height, width = np.minimum(np.round(inside * stretch).astype(int), size - before)
+        height, width = np.minimum(np.round((high - low + 1) * stretch).astype(int), size - before)
         context = resize_image(im[low[0] : high[0], low[1] : high[1]], (height, width))
         crop = np.ones(self.crop_dims, np.float32) * self.crop_mean
         crop[before[0] : before[0] + height, before[1] : before[1] + width] = context

@@ -129,7 +129,7 @@ def _taps(size: int, new_size: int, order: int, aligned: bool) -> list[tuple[NDA
     if aligned:
         places *= (size - 1) / max(new_size - 1, 1)
     else:
-        places = (places + 0.5) * (size / new_size) - 0.5
+        places = (places + 0.5) * (size / max(new_size, 1)) - 0.5
     if order == 0:
         nearest = np.floor(places + 0.5).astype(np.intp)
         return [(np.clip(nearest, 0, size - 1), np.ones(new_size))]

@@ -45,7 +45,6 @@ class SGDSolver(Solver):
     def learning_rate(self) -> Any:
         return learning_rate(self)
 
-    @np.errstate(all="ignore")
     def apply_update(self) -> None:
         self.rate = rate = self.learning_rate()
         if self.param.display and self.iter % self.param.display == 0 and context.current().root_solver:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from refcaffe import hdf5
 from refcaffe.checks import Checker, CheckError
-from refcaffe.net.read import read_trained_net_param
+from refcaffe.net.read import read_trained_net
 from refcaffe.net.weights import copy_trained_layers
 from refcaffe.proto import caffe_pb2
 from refcaffe.proto.io import read_binary, write_binary
@@ -59,7 +59,7 @@ def restore(solver: SGDSolver, path: str) -> None:
     state = read_binary(path, caffe_pb2.SolverState)
     solver.iter = state.iter
     if state.HasField("learned_net"):
-        copy_trained_layers(solver.net, read_trained_net_param(state.learned_net))
+        copy_trained_layers(solver.net, *read_trained_net(state.learned_net))
     solver.current_step = state.current_step
     text = "Incorrect length of history blobs."
     _check.eq(len(state.history), len(solver.history), "state.history_size() == history_.size()", text)
@@ -76,7 +76,7 @@ def _restore_hdf5(solver: SGDSolver, path: str) -> None:
         solver.current_step = hdf5.load_int(file, "current_step")
         history = hdf5.open_group(file, "history", _cannot("history_hid", f"Error reading history from {path}"))
         text = "Incorrect length of history blobs."
-        _check.eq(len(history), len(solver.history), "state_history_size == history_.size()", text)
+        _check.eq(hdf5.count_links(history), len(solver.history), "state_history_size == history_.size()", text)
         for i, blob in enumerate(solver.history):
             hdf5.load_blob(history, str(i), blob)
 

@@ -30,25 +30,51 @@ def run(*arguments, **options):
 
 
 def test_version_and_usage(capsys):
-    assert main(["--version"]) == 0
-    assert capsys.readouterr().out.startswith("refcaffe version ")
-    assert main([]) == 0
-    assert "usage: refcaffe <command> <args>" in capsys.readouterr().out
+    for arguments in (["--version"], ["train", "-version", "--no-such-flag"]):
+        assert main(arguments) == 0
+        assert capsys.readouterr().out.startswith("refcaffe version ")
+    for arguments in ([], ["train", "test"], ["--help"], ["-h"], ["train", "-helpshort"]):
+        assert main(arguments) == 0
+        assert "\nusage: refcaffe <command> <args>\n" in capsys.readouterr().out
+    assert main(["train", "test", "--iterations=7"]) == 0
+    assert "-iterations (The number of iterations to run.) type: int32 default: 50\n      currently: 7\n" in (
+        capsys.readouterr().out
+    )
 
 
-def test_flags_with_one_dash_or_two(capsys):
-    flags = flag_parser.parse(["train", "-solver", "a", "--weights=b", "--iterations", "0x10", "--nologtostderr"])
-    assert (flags.words, flags.solver, flags.weights, flags.iterations) == (["train"], "a", "b", 16)
+def test_flags_with_one_dash_or_two():
+    words = ["train", "-solver", "a", "--weights=b", "--iterations", "0x10", "--nologtostderr", "--sigint-effect=none"]
+    flags = flag_parser.parse([*words, "--", "--gpu"])
+    assert (flags.words, flags.solver, flags.weights, flags.iterations) == (["train", "--gpu"], "a", "b", 16)
     assert flags.logtostderr is False
-    for wrong, message in [
+    assert flags.sigint_effect == "none"
+    assert not flags.errors
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
         (["--sover=x"], "unknown command line flag 'sover'"),
+        (["--nosover"], "unknown command line flag 'nosover'"),
+        (["--nosolver"], "boolean value (nosolver) specified for string command line flag"),
         (["--iterations=abc"], "illegal value 'abc' specified for int32 flag 'iterations'"),
-        (["--solver"], "flag '--solver' is missing its argument"),
-    ]:
-        with pytest.raises(SystemExit) as caught:
-            flag_parser.parse(wrong)
-        assert caught.value.code == 1
-        assert message in capsys.readouterr().err
+        (["--iterations", "1_0"], "illegal value '1_0' specified for int32 flag 'iterations'"),
+        (["--level=2147483648"], "illegal value '2147483648' specified for int32 flag 'level'"),
+        (["--level="], "illegal value '' specified for int32 flag 'level'"),
+        (["--version=maybe"], "illegal value 'maybe' specified for bool flag 'version'"),
+        (["--solver"], "flag '--solver' is missing its argument; flag description: The solver definition protocol "
+                       "buffer text file."),
+    ],
+)  # fmt: skip
+def test_flags_that_are_refused(words, message, capsys):
+    assert main(["train", *words]) == 1
+    assert capsys.readouterr().err == f"ERROR: {message}\n"
+
+
+def test_every_wrong_flag_is_told_in_order_of_the_names(capsys):
+    assert main(["train", "--zoo", "--level=x", "--apes=1"]) == 1
+    told = [line.split("'")[-2] for line in capsys.readouterr().err.splitlines()]
+    assert told == ["apes", "level", "zoo"]
 
 
 def test_training_and_testing_log_as_caffe_does(folder):

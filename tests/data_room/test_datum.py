@@ -34,7 +34,7 @@ def same(datum, message):
         [getattr(datum, field) for field in (*FIELDS, "encoded")]
         == [getattr(message, field) for field in (*FIELDS, "encoded")]
         and datum.data.tobytes() == message.data
-        and datum.float_data.tolist() == list(message.float_data)
+        and np.array_equal(datum.float_data, np.array(message.float_data, np.float32), equal_nan=True)
     )
 
 

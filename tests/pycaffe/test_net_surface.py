@@ -150,7 +150,7 @@ def test_arrays_that_do_not_fit(net):
         (lambda: net.forward(data=rows[:2]), "Input is not batch sized"),
         (lambda: net.backward(data=rows), "Top diff arguments do not match net outputs."),
         (lambda: net.backward(out=np.zeros((2, 4))), "Diff is not batch sized"),
-        (lambda: net.forward_all(), "no array"),
+        (net.forward_all, "no array"),
         (lambda: net.forward(start="nowhere"), "'nowhere' is not a layer"),
     ]:
         with pytest.raises(ValueError, match=message):

@@ -1,7 +1,7 @@
-"""Reading protocol buffers' wire format straight from a database's memory.
+"""Reading protocol buffers' wire format straight from memory, without a copy.
 
-A generated class would copy every record's bytes two or three times; and it tells nothing of a message that
-breaks off, of which upstream uses what came before.
+A generated class would copy every byte two or three times; and it tells nothing of a message that breaks off, of which
+upstream uses what came before.
 """
 
 from __future__ import annotations
