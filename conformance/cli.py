@@ -9,6 +9,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Sequence
+from datetime import datetime, timezone
 from pathlib import Path
 
 from rich.console import Console
@@ -18,7 +19,8 @@ from conformance import kinds
 from conformance.cases import Case, CaseError, find_cases, select
 from conformance.engines import DEVICES, ENGINES, EngineError, make_engine
 from conformance.outcome import Outcome, Status
-from conformance.report import as_json, print_report
+from conformance.report import Report, as_json, badge, page, print_report
+from conformance.report.environment import environment
 from conformance.run import run_cases
 
 _EPILOG = """\
@@ -74,8 +76,13 @@ def build_parser(prog: str) -> argparse.ArgumentParser:
         "--device", choices=DEVICES, default="cpu", help="the engine's device (default: %(default)s)"
     )
     run.add_argument(
+        "--report", type=Path, metavar="FILE", help="also write the report as one page, FILE.html"
+    )
+    run.add_argument(
         "--json", type=Path, metavar="FILE", help="also write the report as JSON; - is standard output"
     )
+    run.add_argument("--badge", type=Path, metavar="FILE", help="also write a one-line summary as a picture, FILE.svg")
+    run.add_argument("--by-group", action="store_true", help="a row of the table per layer type, solver or feature")
     run.add_argument(
         "--allow-unsupported",
         action="store_true",
@@ -95,7 +102,10 @@ def _positive(text: str) -> int:
 
 def main(argv: Sequence[str] | None = None, prog: str = "python -m conformance") -> int:
     """Run the command line; returns the exit status."""
-    arguments = build_parser(prog).parse_args(argv)
+    words = list(sys.argv[1:] if argv is None else argv)
+    if words and words[0].startswith("-") and words[0] not in ("-h", "--help"):
+        words.insert(0, "run")  # `refcaffe conformance --report FILE`
+    arguments = build_parser(prog).parse_args(words)
     try:
         cases = _chosen(arguments)
         return _list(cases) if arguments.command == "list" else _run(cases, arguments)
@@ -148,7 +158,7 @@ def _list(cases: list[Case]) -> int:
 
 
 def _run(cases: list[Case], arguments: argparse.Namespace) -> int:
-    started = time.perf_counter()
+    started, began = time.perf_counter(), datetime.now(timezone.utc).replace(microsecond=0)
     to_stdout = str(arguments.json) == "-"
     console = Console(stderr=to_stdout)
     if not console.is_terminal:
@@ -161,20 +171,34 @@ def _run(cases: list[Case], arguments: argparse.Namespace) -> int:
         console.print(f"interrupted after {len(outcomes)} of {len(cases)} cases")
         raise
     finally:
-        seconds = time.perf_counter() - started
-        if outcomes:
-            print_report(console, outcomes, engine, seconds)
-    if arguments.json:
-        text = (
-            json.dumps(as_json(outcomes, engine, _folder(arguments), seconds), indent=1, allow_nan=False)
-            + "\n"
+        report = Report.of(
+            cases[: len(outcomes)],
+            outcomes,
+            _folder(arguments),
+            engine=engine,
+            environment=environment(),
+            started=began,
+            seconds=time.perf_counter() - started,
         )
-        if to_stdout:
+        if outcomes:
+            print_report(console, report, arguments.by_group)
+    _write(report, arguments)
+    bad = {Status.FAILED} if arguments.allow_unsupported else {Status.FAILED, Status.UNSUPPORTED}
+    return int(any(outcome.status in bad for outcome in outcomes))
+
+
+def _write(report: Report, arguments: argparse.Namespace) -> None:
+    """The files that were asked for."""
+    if arguments.report:
+        arguments.report.write_text(page(report), encoding="utf-8")
+    if arguments.badge:
+        arguments.badge.write_text(badge(report), encoding="utf-8")
+    if arguments.json:
+        text = json.dumps(as_json(report), indent=1, allow_nan=False) + "\n"
+        if str(arguments.json) == "-":
             sys.stdout.write(text)
         else:
             arguments.json.write_text(text, encoding="utf-8")
-    bad = {Status.FAILED} if arguments.allow_unsupported else {Status.FAILED, Status.UNSUPPORTED}
-    return int(any(outcome.status in bad for outcome in outcomes))
 
 
 def _collect(cases: list[Case], arguments: argparse.Namespace, outcomes: list[Outcome]) -> None:

@@ -103,6 +103,11 @@ class Outcome:
     def id(self) -> str:
         return f"{self.kind}/{self.name}"
 
+    @property
+    def group(self) -> str:
+        """Layer type, solver or feature: the first part of the name."""
+        return self.name.partition("/")[0]
+
     def __str__(self) -> str:
         lines = [f"{self.id}: {self.status.value}" + (f": {self.reason}" if self.reason else "")]
         lines += [f"  {difference}" for difference in self.differences]

@@ -101,19 +101,21 @@ class Power(Formula):
 
 @formula("Sigmoid")
 class Sigmoid(Formula):
-    """0.5·tanh(0.5·u) + 0.5; gradient d·v (float) ·(1. - v) (double)."""
+    """0.5·tanh(0.5·u) + 0.5; gradient d·v (float) ·(1. - v) (double, on a device float)."""
 
     def forward(self, bottoms: Arrays, params: Arrays) -> Arrays:
         return [bottoms[0].sigmoid()]
 
     def backward(self, tops: Arrays, top_diffs: Arrays, bottoms: Arrays, wanted: list[bool]) -> MaybeArrays:
         v = tops[0]
+        if self.device:
+            return [top_diffs[0] * v * (1.0 - v)]
         return [((top_diffs[0] * v).doubled() * (1.0 - v.doubled())).rounded()]
 
 
 @formula("Swish")
 class Swish(Formula):
-    """u·sigmoid(beta·u); gradient d·(beta·v + s·(1. - beta·v)), the outer terms in double."""
+    """u·sigmoid(beta·u); gradient d·(beta·v + s·(1. - beta·v)), the outer terms in double, on a device in float."""
 
     def forward(self, bottoms: Arrays, params: Arrays) -> Arrays:
         self.s = (bottoms[0] * self.layer.swish_param.beta).sigmoid()
@@ -121,6 +123,8 @@ class Swish(Formula):
 
     def backward(self, tops: Arrays, top_diffs: Arrays, bottoms: Arrays, wanted: list[bool]) -> MaybeArrays:
         scaled = tops[0] * self.layer.swish_param.beta
+        if self.device:
+            return [top_diffs[0] * (scaled + self.s * (1.0 - scaled))]
         slope = scaled.doubled() + self.s.doubled() * (1.0 - scaled.doubled())
         return [(top_diffs[0].doubled() * slope).rounded()]
 

@@ -24,6 +24,7 @@ class Formula:
 
     bottoms_always = False  # bottoms get a gradient whatever propagate_down says
     params_always = False  # parameters do, whatever their lr_mult says
+    device = False  # whether it is the form that a device computes
 
     def __init__(self, layer: Any, train: bool, folder: Path) -> None:
         self.layer = layer

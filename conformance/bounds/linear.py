@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from conformance.bounds.formula import Arrays, Formula, MaybeArrays, blocks, formula, places
-from conformance.bounds.running import Bounded, bilinear, concatenate, dot
+from conformance.bounds.running import Bounded, bilinear, concatenate, dot, where
 
 _PROD, _SUM = 0, 1  # EltwiseParameter.EltwiseOp
 _ASUM, _SUMSQ, _MEAN = 2, 3, 4  # ReductionParameter.ReductionOp
@@ -148,6 +148,24 @@ class Scale(Formula):
         shape = _around(d, scale, self.layer.scale_param.axis)
         onto = None if start is None else start.reshape(-1)
         return dot(d.reshape(shape), self.u.reshape(shape), (0, 2), onto).reshape(scale.shape)
+
+
+@formula("PReLU")
+class PReLU(Formula):
+    """The gradient of the slopes, on a device: the sum of d·u over all that is not above 0."""
+
+    def forward(self, bottoms: Arrays, params: Arrays) -> Arrays:
+        self.u = bottoms[0]
+        self.slopes = params[0].reshape(1, -1, *[1] * (len(self.u.shape) - 2))
+        return [where(self.u.value > 0, self.u, self.u * self.slopes)]
+
+    def backward(self, tops: Arrays, top_diffs: Arrays, bottoms: Arrays, wanted: list[bool]) -> MaybeArrays:
+        return [where(self.u.value > 0, top_diffs[0], top_diffs[0] * self.slopes)]
+
+    def param_diffs(self, top_diffs: Arrays, bottoms: Arrays, params: Arrays, old: Arrays) -> Arrays:
+        terms = where(self.u.value > 0, 0.0, top_diffs[0] * self.u)
+        axes = tuple(axis for axis in range(len(self.u.shape)) if axis != 1 or params[0].size == 1)
+        return [terms.sum(axes, old[0].reshape(terms.value.sum(axes).shape)).reshape(params[0].shape)]
 
 
 @formula("Eltwise")

@@ -188,7 +188,10 @@ class ContrastiveLoss(Formula):
         unsure = np.abs(self.left.value) <= self.left.error
         others = Bounded(others.value, np.where(unsure, pulled.largest, others.error))
         factor = where(self.similar, alpha, others).each(lambda array: array[:, None])
-        gradient = (factor * self.difference).reshape(bottoms[0].shape)
+        gradient = factor * self.difference
+        if self.device and given.legacy_version:  # forgets to multiply
+            gradient = where(self.similar[:, None], gradient, factor)
+        gradient = gradient.reshape(bottoms[0].shape)
         return [gradient, -gradient, None]
 
 

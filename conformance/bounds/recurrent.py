@@ -14,13 +14,17 @@ from conformance.bounds.linear import Affine
 from conformance.bounds.running import Bounded, bounded, concatenate, where
 
 
-def _sigmoid(x: Bounded) -> Bounded:
-    """1. / (1. + exp(-x)): exp of a float, the rest in double."""
+def _sigmoid(x: Bounded, device: bool) -> Bounded:
+    """1. / (1. + exp(-x)): exp of a float, the rest in double, on a device in float."""
+    if device:
+        return 1.0 / ((-x).exp() + 1.0)
     return (1.0 / ((-x).exp().doubled() + 1.0)).rounded()
 
 
-def _tanh(x: Bounded) -> Bounded:
-    """All in double."""
+def _tanh(x: Bounded, device: bool) -> Bounded:
+    """All in double; on a device 2 sigmoid(2x) - 1, all in float."""
+    if device:
+        return _sigmoid(x * 2.0, device) * 2.0 - 1.0
     return x.doubled().tanh().rounded()
 
 
@@ -36,13 +40,13 @@ class _Unit(NamedTuple):
     tanh_c: Bounded
 
     @classmethod
-    def forward(cls, c_before: Bounded, gates: Bounded, cont: Bounded) -> _Unit:
+    def forward(cls, c_before: Bounded, gates: Bounded, cont: Bounded, device: bool) -> _Unit:
         size = c_before.shape[1]
         i, f, o, g = (gates[:, k * size : (k + 1) * size] for k in range(4))
-        i, o, g = _sigmoid(i), _sigmoid(o), _tanh(g)
-        f = where(cont.value == 0, 0.0, cont * _sigmoid(f))
+        i, o, g = _sigmoid(i, device), _sigmoid(o, device), _tanh(g, device)
+        f = where(cont.value == 0, 0.0, cont * _sigmoid(f, device))
         c = f * c_before + i * g
-        return cls(i, f, o, g, c_before, c, _tanh(c))
+        return cls(i, f, o, g, c_before, c, _tanh(c, device))
 
     @property
     def h(self) -> Bounded:
@@ -67,7 +71,7 @@ class LSTMUnit(Formula):
     bottoms_always = True
 
     def forward(self, bottoms: Arrays, params: Arrays) -> Arrays:
-        self.unit = _Unit.forward(bottoms[0][0], bottoms[1][0], bottoms[2][0].reshape(-1, 1))
+        self.unit = _Unit.forward(bottoms[0][0], bottoms[1][0], bottoms[2][0].reshape(-1, 1), self.device)
         return [state.reshape(bottoms[0].shape) for state in (self.unit.c, self.unit.h)]
 
     def backward(self, tops: Arrays, top_diffs: Arrays, bottoms: Arrays, wanted: list[bool]) -> MaybeArrays:
@@ -175,7 +179,7 @@ class LSTM(_Recurrent):
         h, c = first
         self.units: list[_Unit] = []
         for t in range(self.steps):
-            unit = _Unit.forward(c, self._into_cells(t, into, h), self.cont[t])
+            unit = _Unit.forward(c, self._into_cells(t, into, h), self.cont[t], self.device)
             self.units.append(unit)
             h, c = unit.h, unit.c
         return [unit.h for unit in self.units], [h, c]

@@ -219,6 +219,8 @@ class RefcaffeGpuWorld:
         if event[0] not in ("memcpy", "memcpy_async"):
             return
         direction, nbytes, to, source = event[1:5]
+        if direction == "H2H" and context.current().mode is Mode.CPU:  # a memcpy of C, no call of the runtime
+            return
         here = threading.get_ident() == self._thread
         names = [self._name(end) for end in (source, to)] if here else []
         self._events.append((here, direction, nbytes, source, to, names, event[0] == "memcpy_async"))

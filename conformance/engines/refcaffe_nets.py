@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import re
-import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -209,27 +208,23 @@ class _Log(logging.Handler):
 
 
 class RefcaffePycaffe:
-    """``conformance.engines.pycaffe.Pycaffe``. Inside the ``with`` block logs are kept and ``caffe`` is refcaffe."""
+    """``conformance.engines.pycaffe.Pycaffe``. Inside the ``with`` block logs are kept."""
 
     def __enter__(self) -> RefcaffePycaffe:
         self._log = _Log()
         self._logger = logging.getLogger("refcaffe")
-        self._before = self._logger.level, self._logger.propagate, sys.modules.get("caffe")
+        self._before = self._logger.level, self._logger.propagate
         self._logger.addHandler(self._log)
         self._logger.setLevel(logging.INFO)
         self._logger.propagate = False
-        sys.modules["caffe"] = refcaffe
+        refcaffe.install_as_caffe()  # Python layers of the cases import caffe
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        level, propagate, caffe = self._before
+        level, propagate = self._before
         self._logger.removeHandler(self._log)
         self._logger.setLevel(level)
         self._logger.propagate = propagate
-        if caffe is None:
-            del sys.modules["caffe"]
-        else:
-            sys.modules["caffe"] = caffe
 
     def set_random_seed(self, seed: int) -> None:
         context.current().set_random_seed(seed)

@@ -36,8 +36,8 @@ class _Run:
         self.params = list(layer.params)
         self.blobs |= {f"param{i}": blob for i, blob in enumerate(self.params)}
         world.watch(self.blobs)
-        self._write("param", self.params, "data", "cpu")
         set_up["heads"] = heads(world, self.blobs)
+        self._write("param", self.params, "data", "cpu")
         if "mem_data" in self.arrays:
             layer.reset(self.arrays["mem_data"], self.arrays["mem_labels"])
         values = {

@@ -34,8 +34,8 @@ class _Run:
         self.given, self.arrays, self.world, self.net = case.given, case.given_arrays, world, net
         self.all = {**net.blobs, **net.params}
         world.watch(self.all)
-        write_params(case, world, net.params)
         set_up["heads"] = heads(world, self.all)
+        write_params(case, world, net.params)
         self.got = Recording({"layers": net.layers, "setup": set_up, "need_backward": net.need_backward})
 
     def iterate(self, number: int) -> None:

@@ -37,11 +37,20 @@ def set_device(device: int) -> None:
     context.current().mode = Mode.GPU
 
 
-def choose_device(flags: Flags) -> None:
-    """CPU mode, or GPU mode on the first device of ``--gpu``; says which."""
+def log_names(text: str, *devices: int) -> None:
+    """Log the names of devices, as far as they are there; ``text`` has places for number and name."""
+    for device in devices:
+        if device in range(runtime().device_count()):
+            log.info(text.format(device, runtime().properties(device)["name"]))
+
+
+def choose_device(flags: Flags, named: bool = False) -> None:
+    """CPU mode, or GPU mode on the first device of ``--gpu``; says which, with its name if asked."""
     numbers = gpus(flags)
     if numbers:
         log.info("Use GPU with device ID %d", numbers[0])
+        if named:
+            log_names("GPU device name: {1}", numbers[0])
         set_device(numbers[0])
     else:
         log.info("Use CPU.")

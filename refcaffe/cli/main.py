@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable
 
 import refcaffe
+from refcaffe.alias import install_as_caffe
 from refcaffe.checks import CheckError
 from refcaffe.cli import fatal
 from refcaffe.cli.flags import CAFFE_FLAGS, OWN_FLAGS, Flags, describe, parse
@@ -72,6 +73,7 @@ def _action(command: str, flags: Flags) -> int:
         for name in sorted(BREW):
             log.error("\t%s", name)
         raise CheckError(f"Unknown action: {command}", "caffe.cpp")
+    refcaffe.install_as_caffe()  # Python layers import caffe
     return int(importlib.import_module(f"refcaffe.cli.{command}").run(flags))
 
 
@@ -107,7 +109,9 @@ def _ours(command: str, arguments: list[str]) -> int:
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the command line; returns the exit status: 0, 1 for bad flags, 134 for a failed check, 130 for Ctrl-C."""
-    arguments = sys.argv[1:] if arguments is None else arguments
+    if arguments is None:
+        arguments = sys.argv[1:]
+        install_as_caffe()  # what modules of Python layers import
     first = arguments[0] if arguments else ""
     try:
         if first in ("-h", "help"):

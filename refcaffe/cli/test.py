@@ -15,7 +15,7 @@ def run(flags: Flags) -> int:
     """Run a net in TEST phase for so many batches; prints every output and the means."""
     check.gt(len(flags.model), 0, "FLAGS_model.size() > 0", "Need a model definition to score.")
     check.gt(len(flags.weights), 0, "FLAGS_weights.size() > 0", "Need model weights to score.")
-    choose_device(flags)
+    choose_device(flags, named=True)
     net = Net(flags.model, caffe_pb2.TEST, level=flags.level, stages=flags.stages)
     with net, np.errstate(all="ignore"):
         net.copy_from(flags.weights)

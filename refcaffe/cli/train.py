@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import ExitStack
 
 from refcaffe import context
-from refcaffe.cli.brew import check, gpus, log, set_device
+from refcaffe.cli.brew import check, gpus, log, log_names, set_device
 from refcaffe.cli.flags import Flags
 from refcaffe.cli.json_log import JsonLog
 from refcaffe.cli.progress import training_progress
@@ -29,6 +29,7 @@ def run(flags: Flags) -> int:
     numbers = gpus(flags)
     if numbers:
         log.info("Using GPUs %s", ", ".join(map(str, numbers)))
+        log_names("GPU {}: {}", *numbers)
         param.device_id = numbers[0]
         set_device(numbers[0])
         context.current().solver_count = len(numbers)

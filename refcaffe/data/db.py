@@ -58,16 +58,20 @@ class Writer(Protocol):
 
 def _backend(backend: Backend) -> str:
     name = backend if isinstance(backend, str) else _NAMES.get(backend, "")
-    if name == "leveldb":
-        raise CheckError(_UNKNOWN, _FILE).within("LevelDB needs an extra: pip install refcaffe[leveldb]")
-    if name != "lmdb":
+    if name not in _NAMES.values():
         raise CheckError(_UNKNOWN, _FILE).within(f"{backend!r} is neither lmdb nor leveldb")
     return name
 
 
 def open_cursor(source: str, backend: Backend = "lmdb") -> Cursor:
-    """Open a database, read only, at its first record. CheckError, naming it, if it is missing or damaged."""
-    _backend(backend)
+    """Open a database, read only, at its first record. CheckError, naming it, if it is missing or damaged.
+
+    A LevelDB can be opened once at a time.
+    """
+    if _backend(backend) == "leveldb":
+        from refcaffe.data.leveldb_read import LevelDbCursor
+
+        return LevelDbCursor(source)
     from refcaffe.data.lmdb_read import LmdbCursor  # imports py-lmdb
 
     return LmdbCursor(source)
@@ -75,7 +79,10 @@ def open_cursor(source: str, backend: Backend = "lmdb") -> Cursor:
 
 def create(source: str, backend: Backend = "lmdb") -> Writer:
     """A new database to write. CheckError if there is something under its name already."""
-    _backend(backend)
+    if _backend(backend) == "leveldb":
+        from refcaffe.data.leveldb_write import LevelDbWriter
+
+        return LevelDbWriter(source)
     from refcaffe.data.lmdb_write import LmdbWriter  # imports py-lmdb
 
     return LmdbWriter(source)

@@ -20,7 +20,7 @@ def _opencv() -> Any:
         import cv2
     except ImportError as error:
         text = "Encoded datum requires OpenCV; compile with USE_OPENCV."
-        hint = f"pip install opencv-python-headless ({error})"
+        hint = f"pip install opencv-python (or opencv-python-headless where there is no desktop) ({error})"
         raise CheckError(text, "data_transformer.cpp").within(hint) from None
     return cv2
 

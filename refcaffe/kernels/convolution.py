@@ -15,10 +15,12 @@ from refcaffe.kernels.parallel import for_each, in_order, scratch
 from refcaffe.kernels.products import add_product
 from refcaffe.side import HOST
 
-PIECE = 3 << 17  # elements of columns
+PIECE = 1 << 21  # elements of columns that a piece has at most
+WORTHWHILE = 1 << 17  # and at least, if there are images enough
+WIDE = 1024  # places from which on products are about as fast as they get
+NARROW = 96  # places below which they become slow
 PIECES = 8  # that a batch has at least, so that every thread gets some
 LARGE_WEIGHT = 1 << 22
-NARROW = 96  # places below which products become slow
 
 Rows = tuple[int, int]
 
@@ -26,8 +28,8 @@ Rows = tuple[int, int]
 class Products:
     """Products of ``weight`` (group, grid channels / group, depth) and the columns of images.
 
-    Images are (N, channels, pixels), grids (N, channels, places); ``grid_width`` places make a row of the grid.
-    ``where``: None for a window that is a point, whose columns are the image itself.
+    Images are (N, channels, pixels), grids (N, channels, places). ``where``: None for a window that is a point,
+    whose columns are the image itself.
     """
 
     def __init__(self, weight: tuple[int, int, int], grid: tuple[int, ...], where: Columns | None) -> None:
@@ -39,25 +41,24 @@ class Products:
 
     def _pieces(self, images: int, divisible: bool) -> tuple[int, list[Rows]]:
         """How many images a piece takes, and the ranges of rows; ``divisible``: an image may be divided."""
-        elements = max(1, self.group * self.depth * self.places)
-        together = max(1, min(PIECE // elements, -(-images // PIECES)))
+        elements, places = max(1, self.group * self.depth * self.places), max(1, self.places)
+        together = min(max(WORTHWHILE // elements, -(-WIDE // places)), PIECE // elements, -(-images // PIECES))
         parts = -(-elements // PIECE)
         if divisible:
             parts = max(parts, min(-(-PIECES // max(1, images)), self.places // NARROW))
         step = max(1, -(-self.rows // parts))
-        return together, [(start, min(start + step, self.rows)) for start in range(0, self.rows, step)]
+        return max(1, together), [(start, min(start + step, self.rows)) for start in range(0, self.rows, step)]
 
     def forward(self, images: Any, weight: Any, grids: Any, bias: Any) -> None:
         """grids = weight · columns of the images + bias (a column, or None)."""
         together, ranges = self._pieces(len(images), divisible=True)
+        if bias is not None:
+            bias = bias.reshape(self.group, -1, 1)
 
         def piece(i: int) -> None:
             block, part = divmod(i, len(ranges))
             some = slice(block * together, (block + 1) * together)
-            out = self._grid(grids[some], ranges[part])
-            np.matmul(weight, self._columns(images[some], ranges[part]), out=out)
-            if bias is not None:
-                out += bias.reshape(self.group, -1, 1)
+            self._multiply(weight, self._columns(images[some], ranges[part]), bias, grids[some], ranges[part])
 
         for_each(-(-len(images) // together) * len(ranges), piece)
 
@@ -72,7 +73,7 @@ class Products:
         bias: Any = None,
         to_grids: Any = None,
     ) -> None:
-        """Those that are given of: weight_diff += grids · columnsᵀ, one image after the other;
+        """Those that are given of: weight_diff += grids · columnsᵀ, summed up in the order of the images;
 
         to_images = the sum, over all positions that see a pixel, of weightᵀ · grids, + bias (a column, or None);
         to_grids = weight · columns. ``images`` are needed where columns are.
@@ -88,15 +89,15 @@ class Products:
             if to_images is not None:
                 to_images[some].fill(0)
             for rows in ranges:
-                grid = self._grid(grids[some], rows)
+                grid = self._side_by_side(self._part(grids[some], rows), "grid")
                 if weight_diff is not None or to_grids is not None:
                     columns = self._columns(images[some], rows)
                 if weight_diff is not None:
-                    product = self._add_product(product, grid, columns)
+                    product = _add_product(product, grid, columns)
                 if to_grids is not None:
-                    np.matmul(weight, columns, out=self._grid(to_grids[some], rows))
+                    self._multiply(weight, columns, None, to_grids[some], rows)
                 if to_images is not None:
-                    self._to_images(grid, weight, to_images[some], rows)
+                    self._add_to_images(weight, grid, to_images[some], rows)
             if bias is not None:
                 to_images[some] += bias
             return product
@@ -111,44 +112,74 @@ class Products:
         """As in ``backward``, divided by rows of the weight, so that no second array of its size is needed."""
         whole = (0, self.rows)
         for n in range(len(grids)):
-            columns = self._columns(images[n : n + 1], whole)[0]
-            add_product(HOST, self._grid(grids[n : n + 1], whole)[0], columns.swapaxes(-1, -2), weight_diff)
+            columns = self._columns(images[n : n + 1], whole)
+            add_product(HOST, self._part(grids[n : n + 1], whole)[0], columns.swapaxes(-1, -2), weight_diff)
 
-    def _grid(self, grids: Any, rows: Rows) -> Any:
-        """Some rows of grids as (N, group, channels / group, places)."""
-        grids = grids.reshape(len(grids), self.group, self.grid_channels, self.places)
+    # --- parts of arrays, as matrices (group, rows, places of one image after the other)
+
+    def _part(self, grids: Any, rows: Rows) -> Any:
+        """Some rows of grids, (N, group, channels / group, places)."""
+        grids = grids.reshape(len(grids), self.group, -1, self.places)
         return grids[..., rows[0] * self.width : rows[1] * self.width]
 
+    def _side_by_side(self, arrays: Any, name: str) -> Any:
+        """Matrices (N, group, rows, places) as one, without a copy if it is but one."""
+        if len(arrays) == 1:
+            return arrays[0]
+        count, group, rows, places = arrays.shape
+        target = scratch(name, (group, rows, count, places), arrays.dtype)
+        target[...] = arrays.transpose(1, 2, 0, 3)
+        return target.reshape(group, rows, count * places)
+
     def _columns(self, images: Any, rows: Rows) -> Any:
-        """The columns (N, group, depth, places) that belong to some rows of the grid."""
+        """The images' columns that belong to some rows of the grid."""
         if self.where is None:
-            return images.reshape(len(images), self.group, self.depth, self.places)[..., rows[0] : rows[1]]
+            return self._side_by_side(self._part(images, rows), "columns")
         columns = self._buffer(images, rows)
         im2col(HOST, self.where, images, columns, rows[0])
         return columns
 
     def _buffer(self, like: Any, rows: Rows) -> Any:
-        shape = (len(like), self.group, self.depth, (rows[1] - rows[0]) * self.width)
+        shape = (self.group, self.depth, len(like) * (rows[1] - rows[0]) * self.width)
         return scratch("columns", shape, like.dtype)
 
-    def _to_images(self, grid: Any, weight: Any, images: Any, rows: Rows) -> None:
-        turned = weight.transpose(0, 2, 1)
-        if self.where is None:
-            np.matmul(turned, grid, out=self._columns(images, rows))
+    def _multiply(self, weight: Any, columns: Any, bias: Any, grids: Any, rows: Rows) -> None:
+        """Those rows of ``grids`` = weight · columns + bias."""
+        part = self._part(grids, rows)
+        count, group, channels, places = part.shape
+        if count == 1:
+            np.matmul(weight, columns, out=part[0])
+            if bias is not None:
+                part[0] += bias
+            return
+        product = np.matmul(weight, columns, out=scratch("grid", (group, channels, count * places), part.dtype))
+        apart = product.reshape(group, channels, count, places).transpose(2, 0, 1, 3)
+        if bias is None:
+            part[...] = apart
         else:
-            columns = self._buffer(images, rows)
-            np.matmul(turned, grid, out=columns)
-            add_columns(HOST, self.where, columns, images, rows[0])
+            np.add(apart, bias, out=part)
 
-    def _add_product(self, total: Any, grid: Any, columns: Any) -> Any:
-        """``total``, None at first, + grid · columnsᵀ, the images of the piece one after the other."""
-        shape = (self.group, self.grid_channels, self.depth)
-        name = "product" if total is None else "part"
-        product = scratch(name, (len(grid), *shape), grid.dtype)
-        np.matmul(grid, columns.swapaxes(-1, -2), out=product)
-        for further in product[1:]:
-            product[0] += further
-        if total is not None:
-            total += product[0]
-            return total
-        return product[0]
+    def _add_to_images(self, weight: Any, grid: Any, images: Any, rows: Rows) -> None:
+        """images += weightᵀ · some rows of a grid, at the pixels that they see."""
+        turned = weight.transpose(0, 2, 1)
+        if self.where is not None or len(images) > 1:
+            columns = np.matmul(turned, grid, out=self._buffer(images, rows))
+        if self.where is not None:
+            add_columns(HOST, self.where, columns, images, rows[0])
+        elif len(images) > 1:
+            part = self._part(images, rows)
+            count, group, depth, places = part.shape
+            part[...] = columns.reshape(group, depth, count, places).transpose(2, 0, 1, 3)
+        else:
+            np.matmul(turned, grid, out=self._part(images, rows)[0])
+
+
+def _add_product(total: Any, grid: Any, columns: Any) -> Any:
+    """``total``, None at first, + grid · columnsᵀ."""
+    shape = (*grid.shape[:2], columns.shape[1])
+    product = scratch("total" if total is None else "product", shape, grid.dtype)
+    np.matmul(grid, columns.swapaxes(-1, -2), out=product)
+    if total is None:
+        return product
+    total += product
+    return total

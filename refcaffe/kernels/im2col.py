@@ -56,10 +56,10 @@ column_map = lru_cache(maxsize=256)(Columns)  # layers ask in every pass, and ma
 
 
 @compiled
-def _im2col(image: Any, rows: Any, stride: int, pad: int, dilation: int, columns: Any, first_row: int) -> None:
-    _, height, width = image.shape
-    channels, kernel_rows, kernel_width, grid_rows, grid_width = columns.shape
-    source, target = image.reshape(-1), columns.reshape(-1)
+def _im2col(images: Any, rows: Any, stride: int, pad: int, dilation: int, columns: Any, first_row: int) -> None:
+    _, _, height, width = images.shape
+    channels, kernel_rows, kernel_width, count, grid_rows, grid_width = columns.shape
+    source, target = images.reshape(-1), columns.reshape(-1)
     step, length, to = np.uintp(stride), np.uintp(grid_width), np.uintp(0)
     for c in range(channels):
         for i in range(kernel_rows):
@@ -67,90 +67,82 @@ def _im2col(image: Any, rows: Any, stride: int, pad: int, dilation: int, columns
                 start = j * dilation - pad
                 first = min(max(-start + stride - 1, 0) // stride, grid_width)
                 end = max(min((width - 1 - start) // stride + 1, grid_width), first)
-                before, inside = np.uintp(first), np.uintp(end - first)
-                for r in range(grid_rows):
-                    row = rows[i, first_row + r]
-                    if row < 0:
-                        for p in range(length):
-                            target[to + p] = 0
-                    else:
-                        at, into = np.uintp((c * height + row) * width + start + first * stride), to + before
-                        for p in range(before):
-                            target[to + p] = 0
-                        if stride == 1:  # a loop of its own, which is compiled to whole vectors
-                            for p in range(inside):
-                                target[into + p] = source[at + p]
+                before, inside, start = np.uintp(first), np.uintp(end - first), start + first * stride
+                for n in range(count):
+                    top = (n * channels + c) * height
+                    for r in range(grid_rows):
+                        row = rows[i, first_row + r]
+                        if row < 0:
+                            for p in range(length):
+                                target[to + p] = 0
                         else:
-                            for p in range(inside):
-                                target[into + p] = source[at + p * step]
-                        for p in range(before + inside, length):
-                            target[to + p] = 0
-                    to += length
+                            at, into = np.uintp((top + row) * width + start), to + before
+                            for p in range(before):
+                                target[to + p] = 0
+                            if stride == 1:  # a loop of its own, which is compiled to whole vectors
+                                for p in range(inside):
+                                    target[into + p] = source[at + p]
+                            else:
+                                for p in range(inside):
+                                    target[into + p] = source[at + p * step]
+                            for p in range(before + inside, length):
+                                target[to + p] = 0
+                        to += length
 
 
 @compiled
-def _add_columns(columns: Any, rows: Any, stride: int, pad: int, dilation: int, image: Any, first_row: int) -> None:
-    _, height, width = image.shape
-    channels, kernel_rows, kernel_width, grid_rows, grid_width = columns.shape
-    source, target = columns.reshape(-1), image.reshape(-1)
-    step, length, start_of_row = np.uintp(stride), np.uintp(grid_width), np.uintp(0)
+def _add_columns(columns: Any, rows: Any, stride: int, pad: int, dilation: int, images: Any, first_row: int) -> None:
+    _, _, height, width = images.shape
+    channels, kernel_rows, kernel_width, count, grid_rows, grid_width = columns.shape
+    source, target = columns.reshape(-1), images.reshape(-1)
+    step, length, row_start = np.uintp(stride), np.uintp(grid_width), np.uintp(0)
     for c in range(channels):
         for i in range(kernel_rows):
             for j in range(kernel_width):
                 start = j * dilation - pad
                 first = min(max(-start + stride - 1, 0) // stride, grid_width)
                 end = max(min((width - 1 - start) // stride + 1, grid_width), first)
-                before, inside = np.uintp(first), np.uintp(end - first)
-                for r in range(grid_rows):
-                    row = rows[i, first_row + r]
-                    if row >= 0:
-                        at, into = start_of_row + before, np.uintp((c * height + row) * width + start + first * stride)
-                        if stride == 1:
-                            for p in range(inside):
-                                target[into + p] += source[at + p]
-                        else:
-                            for p in range(inside):
-                                target[into + p * step] += source[at + p]
-                    start_of_row += length
+                before, inside, start = np.uintp(first), np.uintp(end - first), start + first * stride
+                for n in range(count):
+                    top = (n * channels + c) * height
+                    for r in range(grid_rows):
+                        row = rows[i, first_row + r]
+                        if row >= 0:
+                            at, into = row_start + before, np.uintp((top + row) * width + start)
+                            if stride == 1:
+                                for p in range(inside):
+                                    target[into + p] += source[at + p]
+                            else:
+                                for p in range(inside):
+                                    target[into + p * step] += source[at + p]
+                        row_start += length
 
 
-def im2col(side: Side, where: Columns, image: Any, columns: Any, first_row: int = 0) -> None:
-    """Write the columns of an image, or of several, one after the other; the padding is 0.
+def im2col(side: Side, where: Columns, images: Any, columns: Any, first_row: int = 0) -> None:
+    """Write the columns of one image or of several; the padding is 0.
 
-    ``columns`` may be those of some rows of the grid only, from ``first_row`` on.
+    ``columns``, of ``where.shape``, may belong to some rows of the grid only, from ``first_row`` on. For several
+    images (N, channels, ...) each of its rows has that of the first image, then that of the second, and so on.
     """
-    image, columns = _shaped(where, image, columns)
-    if on_cuda(image):
-        im2col_device.cuda_im2col(side.xp, where, image, columns)
-    else:
-        _im2col(image, where.rows, *where.step, columns, first_row)
+    images, columns = _shaped(where, images, columns)
+    _im2col(images, where.rows, *where.step, columns, first_row)
 
 
 def col2im(side: Side, where: Columns, columns: Any, image: Any) -> None:
-    """Write the image: each pixel is the sum of the elements of columns that see it, added in their order,
-
-    on a device in the reverse one.
-    """
-    if side.gpu:
-        image, columns = _shaped(where, image, columns)
-        if on_cuda(image):
-            im2col_device.cuda_gather(side.xp, where, columns, image)
-        else:
-            im2col_device.gather(where, columns, image)
-        return
+    """Write the image: each pixel is the sum of the elements of columns that see it, added in their order."""
     image.fill(0)
     add_columns(side, where, columns, image)
 
 
-def add_columns(side: Side, where: Columns, columns: Any, image: Any, first_row: int = 0) -> None:
-    """As ``col2im``, but added to what the image holds. ``first_row``: as for ``im2col``."""
-    image, columns = _shaped(where, image, columns)
-    _add_columns(columns, where.rows, *where.step, image, first_row)
+def add_columns(side: Side, where: Columns, columns: Any, images: Any, first_row: int = 0) -> None:
+    """As ``col2im``, but added to what the images hold; several, and some rows, as for ``im2col``."""
+    images, columns = _shaped(where, images, columns)
+    _add_columns(columns, where.rows, *where.step, images, first_row)
 
 
-def _shaped(where: Columns, image: Any, columns: Any) -> tuple[Any, Any]:
-    """The arrays as the kernels want them: channels of several images like those of one."""
-    image = image.reshape(-1, *where.image_shape[1:])
-    _, kernel_rows, kernel_width, _, grid_width = where.shape
-    rows = columns.size // max(1, len(image) * kernel_rows * kernel_width * grid_width)
-    return image, columns.reshape(len(image), kernel_rows, kernel_width, rows, grid_width)
+def _shaped(where: Columns, images: Any, columns: Any) -> tuple[Any, Any]:
+    """The arrays as the kernels want them: (N, channels, rows, width), (channels, kernel, N, rows, width)."""
+    channels, kernel_rows, kernel_width, _, grid_width = where.shape
+    images = images.reshape(-1, *where.image_shape) if images.size else images.reshape(0, *where.image_shape)
+    rows = columns.size // max(1, channels * kernel_rows * kernel_width * len(images) * grid_width)
+    return images, columns.reshape(channels, kernel_rows, kernel_width, len(images), rows, grid_width)

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
+from refcaffe.device import runtime
 from refcaffe.kernels.compiled import compiled
-from refcaffe.kernels.cuda import CudaKernels
-
-if TYPE_CHECKING:
-    from refcaffe.kernels.im2col import Columns
+from refcaffe.kernels.cuda import CudaKernels, on_cuda
+from refcaffe.kernels.im2col import Columns
+from refcaffe.side import Side
 
 # ``rows`` as in Columns; ``places`` is its inverse: the grid's row that sees an image's row at a place of the kernel.
 CUDA = CudaKernels("""
@@ -49,6 +50,20 @@ KERNEL gather(long long n, const T* columns, const int* places, int height, int 
 
 
 @compiled
+def _im2col(image: Any, rows: Any, stride: int, pad: int, dilation: int, columns: Any) -> None:
+    width = image.shape[2]
+    channels, kernel_rows, kernel_width, grid_rows, grid_width = columns.shape
+    for c in range(channels):
+        for i in range(kernel_rows):
+            for j in range(kernel_width):
+                for r in range(grid_rows):
+                    for p in range(grid_width):
+                        x = p * stride - pad + j * dilation
+                        seen = rows[i, r] >= 0 and 0 <= x < width
+                        columns[c, i, j, r, p] = image[c, rows[i, r], x] if seen else 0
+
+
+@compiled
 def _gather(columns: Any, rows: Any, stride: int, pad: int, dilation: int, image: Any) -> None:
     width = image.shape[2]
     channels, kernel_rows, kernel_width, grid_rows, grid_width = columns.shape
@@ -57,30 +72,30 @@ def _gather(columns: Any, rows: Any, stride: int, pad: int, dilation: int, image
         for i in range(kernel_rows - 1, -1, -1):
             for j in range(kernel_width - 1, -1, -1):
                 for r in range(grid_rows):
-                    row = rows[i, r]
-                    if row < 0:
-                        continue
                     for p in range(grid_width):
                         x = p * stride - pad + j * dilation
-                        if 0 <= x < width:
-                            image[c, row, x] += columns[c, i, j, r, p]
+                        if rows[i, r] >= 0 and 0 <= x < width:
+                            image[c, rows[i, r], x] += columns[c, i, j, r, p]
 
 
-def gather(where: Columns, columns: Any, image: Any) -> None:
-    """Write the image from columns; arrays of the host, shaped as the kernels want them."""
-    _gather(columns, where.rows, *where.step, image)
+def im2col(side: Side, where: Columns, image: Any, columns: Any) -> None:
+    """Write the columns of an image."""
+    image, columns = image.reshape(where.image_shape), columns.reshape(where.shape)
+    if on_cuda(image):
+        rows = _on_device(side.xp, where, "rows", where.rows)
+        CUDA.launch("im2col", columns.size, image.dtype, image, rows, *_sizes(where), columns)
+    else:
+        _im2col(image, where.rows, *where.step, columns)
 
 
-def cuda_im2col(xp: Any, where: Columns, image: Any, columns: Any) -> None:
-    """Write the columns of an image; arrays of a CUDA device, shaped as the kernels want them."""
-    rows = _on_device(xp, where, "rows", where.rows)
-    CUDA.launch("im2col", columns.size, image.dtype, image, rows, *_sizes(where), columns)
-
-
-def cuda_gather(xp: Any, where: Columns, columns: Any, image: Any) -> None:
-    """Write the image from columns; arrays of a CUDA device, shaped as the kernels want them."""
-    places = _on_device(xp, where, "places", _places(where))
-    CUDA.launch("gather", image.size, image.dtype, columns, places, *_sizes(where), image)
+def col2im(side: Side, where: Columns, columns: Any, image: Any) -> None:
+    """Write the image: each pixel is the sum of the elements of columns that see it."""
+    image, columns = image.reshape(where.image_shape), columns.reshape(where.shape)
+    if on_cuda(image):
+        places = _on_device(side.xp, where, "places", _places(where))
+        CUDA.launch("gather", image.size, image.dtype, columns, places, *_sizes(where), image)
+    else:
+        _gather(columns, where.rows, *where.step, image)
 
 
 def _sizes(where: Columns) -> tuple[int, ...]:
@@ -94,9 +109,13 @@ def _places(where: Columns) -> Any:
     return places
 
 
+_tables: WeakKeyDictionary[Columns, dict[tuple[str, int], Any]] = WeakKeyDictionary()
+
+
 def _on_device(xp: Any, where: Columns, name: str, table: Any) -> Any:
     """A table, brought to the current device when it is first needed there."""
-    key = (name, int(xp.cuda.Device()))
-    if key not in where.device_tables:
-        where.device_tables[key] = xp.asarray(table.astype(np.int32))
-    return where.device_tables[key]
+    tables = _tables.setdefault(where, {})
+    key = (name, runtime().get_device())
+    if key not in tables:
+        tables[key] = xp.asarray(table.astype(np.int32))
+    return tables[key]

@@ -6,7 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from refcaffe.kernels import lrn_device as device
 from refcaffe.kernels.compiled import compiled
+from refcaffe.kernels.cuda import on_cuda
 from refcaffe.side import Side
 
 
@@ -64,14 +66,27 @@ def _pixels(array: Any) -> Any:
 
 
 def lrn_scale(side: Side, x: Any, size: int, k: Any, alpha: Any, scale: Any) -> None:
-    """``scale`` = k + alpha * (the sum of x² over ``size`` channels around).
+    """``scale`` = k + alpha * (the sum of x² over ``size`` channels around); a device adds up first, then multiplies.
 
     Arrays: (N, C, H, W); ``k`` and ``alpha``, already divided by ``size``: of the arrays' type.
     """
+    if side.gpu:
+        make = device.cuda_scale if on_cuda(x) else device.scale
+        make(_pixels(x), size, k, alpha, _pixels(scale))
+        return
     if alpha == 0:  # BLAS adds nothing then, not 0 * infinity
         scale.fill(k)
         return
     _scale(_pixels(x), size // 2, k, alpha, _pixels(scale))
+
+
+def lrn_device_backward(x: Any, y: Any, dy: Any, scale: Any, power: Any, size: int, factor: Any, dx: Any) -> None:
+    """``dx`` = dy * power - factor * x * (the sum of dy * y / scale over ``size`` channels around), as a device does it.
+
+    Arrays: (N, C, H, W), ``power`` may be ``dx``; ``factor``: of the arrays' type.
+    """
+    compute = device.cuda_backward if on_cuda(x) else device.backward
+    compute(*map(_pixels, (x, y, dy, scale, power)), size, factor, _pixels(dx))
 
 
 def lrn_subtract_neighbours(side: Side, x: Any, y: Any, dy: Any, scale: Any, size: int, factor: Any, dx: Any) -> None:

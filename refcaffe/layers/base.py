@@ -86,6 +86,10 @@ class Layer:
     def close(self) -> None:
         """End threads and close files; harmless for a layer that has none, and the second time."""
 
+    def setup(self, bottom: Blobs, top: Blobs) -> None:
+        """pycaffe's name of ``layer_set_up``."""
+        self.layer_set_up(bottom, top)
+
     # --- what the net calls
 
     def set_up(self, bottom: Blobs, top: Blobs) -> None:

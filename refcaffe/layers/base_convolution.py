@@ -25,7 +25,7 @@ from refcaffe.layers.axes import to_int
 from refcaffe.layers.base import Blobs, Layer
 from refcaffe.layers.broadcast import plane_sums
 from refcaffe.layers.engine import check_engine
-from refcaffe.layers.window import Window, read_window
+from refcaffe.layers.window import Window, device_tables, read_window
 from refcaffe.proto.caffe_pb2 import LayerParameter
 from refcaffe.side import Side
 
@@ -47,6 +47,7 @@ class BaseConvolution(Layer):
         self.columns = Blob(dtype=self.dtype)  # of one image
         self.column_map: Columns | None = None  # a point's columns are the image itself
         self.ones = Blob(dtype=self.dtype)  # one per place of a channel of the top
+        self.image_dims = Blob(dtype=np.int32)
 
     def output_shape(self, window: Window, size: Sequence[int]) -> tuple[int, ...]:
         """The spatial shape of the tops for that of the bottoms."""
@@ -59,6 +60,7 @@ class BaseConvolution(Layer):
         self.axis = bottom[0].canonical_axis(param.axis)
         axes = bottom[0].num_axes - self.axis - 1
         self.window = read_window(param, axes, _check, ").")
+        self.tables = device_tables(self.window, param.force_nd_im2col)
         self.channels = bottom[0].shape[self.axis]
         self.outputs = to_int(param.num_output)
         _check.gt(self.outputs, 0, "num_output_ > 0")
@@ -121,6 +123,8 @@ class BaseConvolution(Layer):
         group, window = self.group, self.window
         depth = self.image_channels // group * prod(window.kernel)
         self.columns.reshape(group * depth, *grid)
+        self.image_dims.reshape(1 + len(image))
+        self.image_dims.mutable_cpu_data()[...] = (self.image_channels, *image)
         # Shapes of one image's arrays, group by group.
         self.weight_shape = (group, self.grid_channels // group, depth)
         self.grid_shape = (group, self.grid_channels // group, prod(grid))
@@ -148,6 +152,7 @@ class BaseConvolution(Layer):
         else:
             columns = side.mutable_data(self.columns).reshape(self.column_shape)
             side.xp.matmul(weight, grid, out=columns)
+            self._bring_tables(side)
             col2im(side, self.column_map, columns, image.reshape(self.image_shape))
 
     def add_weight_diff(self, side: Side, image: Any, grid: Any, weight_diff: Any) -> Any:
@@ -161,8 +166,15 @@ class BaseConvolution(Layer):
         if self.column_map is None:
             return image.reshape(self.column_shape)
         columns = side.mutable_data(self.columns).reshape(self.column_shape)
+        self._bring_tables(side)
         im2col(side, self.column_map, image.reshape(self.image_shape), columns)
         return columns
+
+    def _bring_tables(self, side: Side) -> None:
+        """What upstream's kernels look up."""
+        if side.gpu and self.tables is not None:
+            side.data(self.image_dims)
+            self.tables.bring(side, self.columns)
 
     # --- forward and backward: on the host all images at once, on a device one by one
 
@@ -210,10 +222,12 @@ class BaseConvolution(Layer):
         wants_weight = self.wants_param_diff(0)
         for target, source, wanted in zip(top, bottom, propagate_down, strict=True):
             dy = side.diff(target).reshape(self.top_shape)
-            x, dx = side.data(source), side.mutable_diff(source)
-            x, dx = x.reshape(self.bottom_shape), dx.reshape(self.bottom_shape)
             if self.wants_param_diff(1):
                 self._add_bias_diff(side, dy)
+            if not (wants_weight or wanted) and side.gpu and self.bottom_is_image:
+                continue
+            x, dx = side.data(source), side.mutable_diff(source)
+            x, dx = x.reshape(self.bottom_shape), dx.reshape(self.bottom_shape)
             if not (wants_weight or wanted):
                 continue
             if not side.gpu:

@@ -43,19 +43,25 @@ class Filter(Layer):
             blob.reshape(count, *x.shape[1:])
 
     def forward_at(self, side: Side, bottom: Blobs, top: Blobs) -> None:
-        rows = side.xp.asarray(self.rows)
         for blob, x in zip(top, bottom[:-1], strict=True):
-            data = side.data(x)
-            side.mutable_data(blob)[...] = data[rows]
+            data, y = side.data(x), side.mutable_data(blob)
+            if side.gpu:
+                for n, row in enumerate(self.rows):
+                    side.copy(y[n], data[row])
+            else:
+                y[...] = data[self.rows]
 
     def backward_at(self, side: Side, top: Blobs, propagate_down: Sequence[bool], bottom: Blobs) -> None:
         if propagate_down[-1]:
             _check.fatal("FilterLayer cannot backpropagate to filter index inputs")
-        rows = side.xp.asarray(self.rows)
         for blob, x, wanted in zip(top, bottom, propagate_down, strict=False):
             if wanted:
                 # Upstream divides by this number.
                 _check(blob.shape[0], "top[i]->shape(0)", "Nothing was selected, so there is no gradient.")
                 dx, dy = side.mutable_diff(x), side.mutable_diff(blob)
                 dx.fill(0)
-                dx[rows] = dy
+                if side.gpu:
+                    for n, row in enumerate(self.rows):
+                        side.copy(dx[row], dy[n])
+                else:
+                    dx[self.rows] = dy

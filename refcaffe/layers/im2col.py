@@ -8,7 +8,7 @@ from math import prod
 from refcaffe.checks import Checker
 from refcaffe.kernels.im2col import col2im, column_map, im2col
 from refcaffe.layers.base import Blobs, Layer, register
-from refcaffe.layers.window import read_window
+from refcaffe.layers.window import device_tables, read_window
 from refcaffe.side import Side
 
 _check = Checker("im2col_layer.cpp")
@@ -27,6 +27,7 @@ class Im2col(Layer):
         axes = bottom[0].num_axes - self.axis - 1
         _check.ge(axes, 1, "num_spatial_axes_ >= 1")
         self.window = read_window(param, axes, _check, ");")
+        self.tables = device_tables(self.window, param.force_nd_im2col)
 
     def reshape(self, bottom: Blobs, top: Blobs) -> None:
         window, shape = self.window, bottom[0].shape
@@ -43,7 +44,13 @@ class Im2col(Layer):
         self.columns = column_map(channels, size, grid, *steps)
 
     def forward_at(self, side: Side, bottom: Blobs, top: Blobs) -> None:
+        self._bring_tables(side, bottom, top)
         im2col(side, self.columns, side.data(bottom[0]), side.mutable_data(top[0]))
 
     def backward_at(self, side: Side, top: Blobs, propagate_down: Sequence[bool], bottom: Blobs) -> None:
+        self._bring_tables(side, bottom, top)
         col2im(side, self.columns, side.diff(top[0]), side.mutable_diff(bottom[0]))
+
+    def _bring_tables(self, side: Side, bottom: Blobs, top: Blobs) -> None:
+        if side.gpu and self.tables is not None:
+            self.tables.bring(side, bottom[0], top[0])

@@ -16,7 +16,7 @@ from refcaffe.kernels.products import add_product, product
 from refcaffe.layers.axes import to_int
 from refcaffe.layers.base import Blobs, Layer, register
 from refcaffe.proto.caffe_pb2 import LayerParameter
-from refcaffe.side import Side
+from refcaffe.side import HOST, Side
 
 _check = Checker("inner_product_layer.cpp")
 
@@ -59,9 +59,14 @@ class InnerProduct(Layer):
     def forward_at(self, side: Side, bottom: Blobs, top: Blobs) -> None:
         x = side.data(bottom[0]).reshape(self.rows, self.inputs)
         y = side.mutable_data(top[0]).reshape(self.rows, self.outputs)
-        product(side, x, self._weight(side.data(self.blobs[0])).T, y)
+        weight = side.data(self.blobs[0])
+        if side.gpu and self.rows == 1:  # where upstream forgets that the weight may be transposed
+            weight = weight.reshape(self.outputs, self.inputs)
+        else:
+            weight = self._weight(weight)
+        product(side, x, weight.T, y)
         if self.param.inner_product_param.bias_term:
-            side.data(self.ones)
+            (HOST if self.rows == 1 else side).data(self.ones)
             y += side.data(self.blobs[1]).reshape(self.outputs)
 
     def backward_at(self, side: Side, top: Blobs, propagate_down: Sequence[bool], bottom: Blobs) -> None:

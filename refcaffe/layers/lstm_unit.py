@@ -6,9 +6,13 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import DTypeLike
 
+from refcaffe.blob import Blob
 from refcaffe.checks import Checker
 from refcaffe.layers.base import Blobs, Layer, register
+from refcaffe.layers.sums import in_double
+from refcaffe.proto.caffe_pb2 import LayerParameter
 from refcaffe.side import Side
 
 _check = Checker("lstm_unit_layer.cpp")
@@ -25,6 +29,10 @@ class LSTMUnit(Layer):
     exact_bottoms = 3
     exact_tops = 2
 
+    def __init__(self, param: LayerParameter, dtype: DTypeLike = np.float32) -> None:
+        super().__init__(param, dtype)
+        self.activations = Blob(dtype=self.dtype)  # on a device
+
     def allow_force_backward(self, bottom_index: int) -> bool:
         return bottom_index != 2
 
@@ -39,6 +47,7 @@ class LSTMUnit(Layer):
         _check.eq(4 * self.hidden, bottom[1].dim(2), "4 * hidden_dim_ == bottom[1]->shape(2)")
         top[0].reshape_like(bottom[0])
         top[1].reshape_like(bottom[0])
+        self.activations.reshape_like(bottom[1])
 
     def _gates(self, xp: Any, x: Any, cont: Any) -> tuple[Any, Any, Any, Any]:
         """The values of i, f, o and g, each (N, D)."""
@@ -52,6 +61,11 @@ class LSTMUnit(Layer):
         xp = side.xp
         before, x, cont = side.data(bottom[0])[0], side.data(bottom[1]), side.data(bottom[2])
         c, h = side.mutable_data(top[0])[0], side.mutable_data(top[1])[0]
+        if side.gpu:
+            i, f, o, g = self._activate(side, x)
+            xp.add(cont.reshape(-1, 1) * f * before, i * g, out=c)
+            xp.multiply(o, _device_tanh(xp, c), out=h)
+            return
         with np.errstate(over="ignore", invalid="ignore"):
             i, f, o, g = self._gates(xp, x, cont)
             xp.multiply(f, before, out=c)
@@ -69,6 +83,9 @@ class LSTMUnit(Layer):
         dc, dh = side.diff(top[0])[0], side.diff(top[1])[0]
         dbefore = side.mutable_diff(bottom[0])[0]
         dx = side.mutable_diff(bottom[1]).reshape(-1, 4, self.hidden)
+        if side.gpu:
+            self._device_backward(side, (before, cont.reshape(-1, 1), c), (dc, dh), dbefore, dx)
+            return
         with np.errstate(over="ignore", invalid="ignore"):
             i, f, o, g = self._gates(xp, x, cont)
             tanh_c = _tanh(xp, c)
@@ -78,6 +95,35 @@ class LSTMUnit(Layer):
             dx[:, 2] = dh * tanh_c * o * (1 - o)
             dx[:, 3] = dcell * i * (1 - g * g)
             xp.multiply(dcell, f, out=dbefore)
+
+    # --- on a device: all in the layer's own type, and the activations are kept for backward
+
+    def _activate(self, side: Side, x: Any) -> Any:
+        """i, f, o and g, each (N, D), without continuation."""
+        xp, parts = side.xp, x.reshape(-1, 4, self.hidden)
+        kept = side.mutable_data(self.activations).reshape(parts.shape)
+        kept[:, :3] = _device_sigmoid(xp, parts[:, :3])
+        kept[:, 3] = _device_tanh(xp, parts[:, 3])
+        return kept.swapaxes(0, 1)
+
+    def _device_backward(self, side: Side, given: tuple[Any, Any, Any], diffs: Any, dbefore: Any, dx: Any) -> None:
+        (before, cont, c), (dc, dh) = given, diffs
+        i, f, o, g = side.data(self.activations).reshape(dx.shape).swapaxes(0, 1)
+        tanh_c = _device_tanh(side.xp, c)
+        dcell = dc + dh * o * (1 - tanh_c * tanh_c)
+        side.xp.multiply(cont * dcell, f, out=dbefore)
+        dx[:, 0] = dcell * g * i * (1 - i)
+        dx[:, 1] = cont * dcell * before * f * (1 - f)
+        dx[:, 2] = dh * tanh_c * o * (1 - o)
+        dx[:, 3] = dcell * i * (1 - g * g)
+
+
+def _device_sigmoid(xp: Any, x: Any) -> Any:
+    return 1 / (1 + xp.exp(-x, **({"out": xp.empty_like(x)} | in_double(xp))))
+
+
+def _device_tanh(xp: Any, x: Any) -> Any:
+    return 2 * _device_sigmoid(xp, 2 * x) - 1
 
 
 def _sigmoid(xp: Any, x: Any) -> Any:

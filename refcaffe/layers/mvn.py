@@ -58,6 +58,7 @@ class MVN(Layer):
     def backward_at(self, side: Side, top: Blobs, propagate_down: Sequence[bool], bottom: Blobs) -> None:
         xp = side.xp
         dy, y = self._matrix(side.diff(top[0])), self._matrix(side.data(top[0]))
+        side.data(bottom[0])  # upstream asks for it too
         dx = self._matrix(side.mutable_diff(bottom[0]))
         if self.param.mvn_param.normalize_variance:
             xp.multiply(y, dy, out=dx)

@@ -240,7 +240,7 @@ class Recurrent(Layer, ABC):
         if not self.exposed:
             for first, last in zip(self.first, self.last, strict=True):
                 data = side.data(last)
-                side.xp.copyto(side.mutable_data(first), data)
+                side.copy(side.mutable_data(first), data)
         self.net.forward_from_to(0, self._end)
         for given, mine in zip(top[1:], self.last, strict=False):
             given.share_data(mine)

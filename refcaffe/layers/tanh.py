@@ -25,10 +25,10 @@ class TanH(NeuronLayer):
 
     def forward_at(self, side: Side, bottom: Blobs, top: Blobs) -> None:
         x, y = side.data(bottom[0]), side.mutable_data(top[0])
-        if side.gpu or self.dtype == np.float64:
-            side.xp.tanh(x, out=y)
-        else:
+        if isinstance(x, np.ndarray) and self.dtype == np.float32:
             tanh_float(x.reshape(-1), y.reshape(-1))
+        else:
+            side.xp.tanh(x, out=y)
 
     def backward_at(self, side: Side, top: Blobs, propagate_down: Sequence[bool], bottom: Blobs) -> None:
         if not propagate_down[0]:

@@ -6,8 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import numpy as np
+
+from refcaffe.blob import Blob
 from refcaffe.checks import Checker
 from refcaffe.layers.axes import to_int
+from refcaffe.side import Side
 
 if TYPE_CHECKING:
     from refcaffe.proto.caffe_pb2 import ConvolutionParameter
@@ -42,6 +46,28 @@ class Window:
         """The smallest image that has so many positions."""
         sizes = zip(positions, self.stride, self.extent, self.pad, strict=True)
         return tuple(s * (n - 1) + e - 2 * p for n, s, e, p in sizes)
+
+
+class DeviceTables:
+    """What upstream's N-D kernels read on a device: the window, brought there once, and shapes, anew whenever set."""
+
+    def __init__(self, window: Window) -> None:
+        self._blobs = [Blob(dtype=np.int32) for _ in range(4)]
+        for blob, values in zip(self._blobs, (window.kernel, window.stride, window.pad, window.dilation), strict=True):
+            blob.reshape(len(values))
+            blob.mutable_cpu_data()[...] = values
+
+    def bring(self, side: Side, *shaped: Blob) -> None:
+        """Bring the window, and the shapes of some blobs."""
+        for blob in self._blobs:
+            side.data(blob)
+        for blob in shaped:
+            blob.gpu_shape()
+
+
+def device_tables(window: Window, force_nd: bool) -> DeviceTables | None:
+    """The tables of a window for which upstream takes its N-D kernels: any but one over two axes, unless forced."""
+    return DeviceTables(window) if force_nd or len(window.kernel) != 2 else None
 
 
 def read_window(param: ConvolutionParameter, axes: int, check: Checker, end: str) -> Window:

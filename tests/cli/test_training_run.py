@@ -108,7 +108,7 @@ def test_a_terminal_gets_a_progress_line_below_whole_log_lines(folder):
     net = NET + 'layer { name: "p" type: "Python" bottom: "ip" top: "p" python_param { module: "noisy" layer: "L" } }'
     (folder / "net.prototxt").write_text(net)
     (folder / "noisy.py").write_text(
-        "import refcaffe as caffe\nclass L(caffe.Layer):\n"
+        "import caffe\nclass L(caffe.Layer):\n"
         "    def setup(self, b, t): pass\n    def reshape(self, b, t): t[0].reshape(1)\n"
         "    def forward(self, b, t): print('forward')\n    def backward(self, t, p, b): pass\n"
     )

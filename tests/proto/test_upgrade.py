@@ -68,7 +68,8 @@ LISTS = st.lists(st.integers(0, 3), max_size=4)
 
 @given(LISTS, LISTS, LISTS, LISTS)
 def test_the_lists_of_a_v1_layer_become_specs(names, modes, rates, decays):
-    old = V1(param=[f"p{n}" for n in names], blob_share_mode=[m % 2 for m in modes], blobs_lr=rates, weight_decay=decays)
+    modes = [mode % 2 for mode in modes]
+    old = V1(param=[f"p{n}" for n in names], blob_share_mode=modes, blobs_lr=rates, weight_decay=decays)
     param = caffe_pb2.NetParameter(layers=[old])
     assert upgrade_net(param, "net")
     specs = param.layer[0].param

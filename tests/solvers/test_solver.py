@@ -15,7 +15,8 @@ from refcaffe.solvers import SGDSolver, SolverAction, create
 
 NET = """
 layer { name: "x" type: "DummyData" top: "x" top: "t" dummy_data_param {
-  shape { dim: 4 dim: 3 } shape { dim: 4 dim: 2 } data_filler { type: "gaussian" } data_filler { type: "constant" value: 1 } } }
+  shape { dim: 4 dim: 3 } shape { dim: 4 dim: 2 }
+  data_filler { type: "gaussian" } data_filler { type: "constant" value: 1 } } }
 layer { name: "ip" type: "InnerProduct" bottom: "x" top: "ip" inner_product_param {
   num_output: 2 weight_filler { type: "xavier" } } }
 layer { name: "loss" type: "EuclideanLoss" bottom: "ip" bottom: "t" top: "loss" }
