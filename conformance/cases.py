@@ -98,6 +98,10 @@ class Case:
         other.__dict__["given_arrays"] = arrays  # in the place of what would be read
         return other
 
+    def with_exactness(self, exactness: str) -> Case:
+        """The same case with one class for all of its arrays."""
+        return Case(self.folder, self.kind, self.name, self.document | {"exactness": exactness}, self.problem)
+
     def _load(self, file: str) -> dict[str, np.ndarray]:
         path = self.folder / file
         if not path.exists():

@@ -18,6 +18,9 @@ UNIT = {np.dtype(np.float32): 2.0**-24, np.dtype(np.float64): 2.0**-53}
 BLAS_FACTOR = 2
 """The c of ``c·n·u·Σ|aᵢbᵢ|``, for the whole suite: the recorded and our sum may each be n·u·Σ|aᵢbᵢ| off."""
 
+SUM_ULPS = 8
+"""What a sum of some hundred products in random order is off, in units in the last place of the largest sum."""
+
 LIBM_ULPS = {
     "exp": 4,
     "log": 4,
@@ -65,6 +68,12 @@ class Closeness:
 def blas_bound(n: int, terms: Any, dtype: Any = np.float32) -> np.ndarray:
     """Bound for sums of ``n`` products whose absolute values add up to ``terms`` (element by element)."""
     return np.asarray(BLAS_FACTOR * n * UNIT[np.dtype(dtype)] * np.asarray(terms, np.float64))
+
+
+def sum_bound(values: np.ndarray) -> float:
+    """Bound for sums of some hundred terms of which nothing is known: some units in the last place of the largest."""
+    largest = np.max(np.abs(values.astype(np.float64)), initial=0.0, where=np.isfinite(values))
+    return SUM_ULPS * float(np.spacing(np.float32(largest)))
 
 
 def libm_bound(function: str, values: np.ndarray) -> np.ndarray:

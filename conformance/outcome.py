@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from conformance.compare import Closeness, Difference, compare_arrays, compare_values, same_message
+from conformance.compare import Closeness, Difference, compare_arrays, compare_values, same_message, sum_bound
+from conformance.device_formulas import Effect, Leniency
 
 KEPT = 5  # differences of one case that are kept for the report; all are counted
 
@@ -26,9 +27,13 @@ class Status(str, Enum):
 
 
 class Findings:
-    """Collects the comparisons of one case: how many, the first differences, and the nearest to its bound per class."""
+    """Collects the comparisons of one case: how many, the first differences, and the nearest to its bound per class.
 
-    def __init__(self) -> None:
+    ``lenient`` says what may differ since the case ran on another device than it was recorded on.
+    """
+
+    def __init__(self, lenient: Leniency | None = None) -> None:
+        self.lenient = lenient or Leniency()
         self.comparisons = 0
         self.count = 0
         self.differences: list[Difference] = []
@@ -68,6 +73,11 @@ class Findings:
     ) -> None:
         """Compare two arrays (``compare_arrays``). A costly ``bound`` may be a function, which is called if needed."""
         self.comparisons += 1
+        signed_zeros &= not self.lenient.allows(Effect.ZEROS, where)
+        if self.lenient.allows(Effect.VALUES, where) and _same_kind(recorded, got):
+            return
+        if not callable(bound) and not np.any(bound) and self.lenient.allows(Effect.ROUNDING, where):
+            exactness, bound = "blas", sum_bound(recorded)
         near = compare_arrays(where, recorded, got, exactness, 0.0, signed_zeros)
         if near.difference is not None and (callable(bound) or np.any(np.asarray(bound) > 0)):
             limit = bound() if callable(bound) else bound
@@ -83,6 +93,11 @@ class Findings:
                 self.array(name, recorded[name], got[name])
             else:
                 self.value("arrays", *(name if name in side else f"no {name}" for side in (recorded, got)))
+
+
+def _same_kind(recorded: np.ndarray, got: Any) -> bool:
+    got = np.asarray(got)
+    return recorded.shape == got.shape and recorded.dtype == got.dtype
 
 
 @dataclass(frozen=True)

@@ -463,7 +463,8 @@ class Blob:
         if array is None:
             array = self.mutable_cpu_diff()
         kind = np.float64 if field.startswith("double") else np.float32
-        array.reshape(-1)[:] = np.array(values, kind)
+        with np.errstate(over="ignore", invalid="ignore"):  # doubles that are no floats become infinities
+            array.reshape(-1)[:] = np.array(values, kind)
 
     def to_proto(self, proto: BlobProto, write_diff: bool = False) -> None:
         """Write shape and data, and the diff if asked, into a BlobProto; the other precision's fields stay."""

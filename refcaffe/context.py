@@ -27,15 +27,16 @@ class Mode(Enum):
 class Build:
     """Which Caffe is reproduced, where two of them differ.
 
-    ``reader_era``: the last Caffe with ``DataReader`` (January 2017) instead of 1.0. ``debug``: compiled with
-    DEBUG. A build without a GPU (CPU_ONLY) is the host runtime of ``refcaffe.device``.
+    ``reader_era``: the last Caffe with ``DataReader`` (January 2017) instead of 1.0; what a process begins with if
+    ``REFCAFFE_READER_ERA`` is in its environment. ``debug``: compiled with DEBUG. A build without a GPU (CPU_ONLY)
+    is the host runtime of ``refcaffe.device``.
     """
 
     reader_era: bool = False
     debug: bool = False
 
 
-_build = Build()
+_build = Build(reader_era=bool(os.environ.get("REFCAFFE_READER_ERA")))
 
 
 def current_build() -> Build:
@@ -147,10 +148,10 @@ class InternalThread:
         _local.context = inherited
         self._entry(self)
 
-    def stop(self) -> None:
-        """Ask the thread to end and wait until it has; harmless if it never started."""
+    def stop(self, patience: float | None = None) -> None:
+        """Ask the thread to end and wait until it has, ``patience`` seconds at most; harmless if it never started."""
         self._stopping.set()
         self._on_stop()
         if self._thread is not None and self._thread is not threading.current_thread():
-            self._thread.join()
+            self._thread.join(patience)
         self._thread = None

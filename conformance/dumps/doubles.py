@@ -15,7 +15,7 @@ import numpy as np
 from conformance.bounds.formula import Arrays, Formula, MaybeArrays
 from conformance.bounds.running import Bounded, U
 from refcaffe.blob import Blob
-from refcaffe.layers import make
+from refcaffe.layers.base import make
 from refcaffe.proto.caffe_pb2 import PoolingParameter
 
 

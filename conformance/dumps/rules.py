@@ -21,7 +21,6 @@ from refcaffe.proto.caffe_pb2 import EltwiseParameter, HingeLossParameter, Reduc
 SOURCES = frozenset(
     {"Data", "DummyData", "HDF5Data", "ImageData", "Input", "MemoryData", "WindowData"}
 )  # nothing to compute: both runs must have got the same
-SINKS = frozenset({"Silence", "HDF5Output"})
 
 
 def find(layer_type: str, param: Any) -> type[Formula] | None:
@@ -46,8 +45,7 @@ class ReLU(Formula):
 
     def forward(self, bottoms: Arrays, params: Arrays) -> Arrays:
         u = bottoms[0]
-        slope = self.layer.relu_param.negative_slope
-        return [u.maximum(0) + slope * u.minimum(0)] if slope else [u.maximum(0)]
+        return [u.maximum(0) + self.layer.relu_param.negative_slope * u.minimum(0)]
 
     def backward(self, tops: Arrays, top_diffs: Arrays, bottoms: Arrays, wanted: list[bool]) -> MaybeArrays:
         d = top_diffs[0]
@@ -78,16 +76,16 @@ class AbsVal(Formula):
 
     def backward(self, tops: Arrays, top_diffs: Arrays, bottoms: Arrays, wanted: list[bool]) -> MaybeArrays:
         d, u = top_diffs[0], bottoms[0]
-        at_zero = (u.value == 0) & (u.error == 0)
-        return [where(at_zero, 0.0, _sure(u, -d, d))]
+        without_sign = ((u.value == 0) & (u.error == 0)) | np.isnan(u.value)
+        return [where(without_sign, 0.0, _sure(u, -d, d))]
 
 
 class Clip(Formula):
-    """The gradient passes for min ≤ u ≤ max."""
+    """The gradient passes for min ≤ u ≤ max. What is no number becomes min."""
 
     def forward(self, bottoms: Arrays, params: Arrays) -> Arrays:
-        given = self.layer.clip_param
-        return [bottoms[0].minimum(given.max).maximum(given.min)]
+        given, u = self.layer.clip_param, bottoms[0]
+        return [where(np.isnan(u.value), given.min, u.minimum(given.max).maximum(given.min))]
 
     def backward(self, tops: Arrays, top_diffs: Arrays, bottoms: Arrays, wanted: list[bool]) -> MaybeArrays:
         given, u, d = self.layer.clip_param, bottoms[0], top_diffs[0]
@@ -127,6 +125,23 @@ class Dropout(Formula):
         scaled = d * self.scale
         either = Bounded(scaled.value, scaled.largest)
         return [where(self.zero, either, where(self.kept, scaled, 0.0))]
+
+
+class Scale(linear.Scale):
+    """With the bias inside, which is the last parameter, of the scale's shape."""
+
+    def forward(self, bottoms: Arrays, params: Arrays) -> Arrays:
+        self.scale = params[0] if params else bottoms[1]
+        tops = super().forward(bottoms, params)
+        if not self.layer.scale_param.bias_term:
+            return tops
+        shape = linear._around(bottoms[0], params[-1], self.layer.scale_param.axis)
+        return [(tops[0].reshape(shape) + params[-1].reshape(1, -1, 1)).reshape(tops[0].shape)]
+
+    def backward(self, tops: Arrays, top_diffs: Arrays, bottoms: Arrays, wanted: list[bool]) -> MaybeArrays:
+        if len(bottoms) > 1:
+            return super().backward(tops, top_diffs, bottoms, wanted)
+        return [self._times(top_diffs[0], self.scale)]
 
 
 class EltwiseSum(linear.Eltwise):
@@ -196,6 +211,14 @@ class HingeLoss(losses.HingeLoss):
         return [where(at_label, -slopes, slopes).reshape(bottoms[0].shape), None]
 
 
+class Silence(Formula):
+    def forward(self, bottoms: Arrays, params: Arrays) -> Arrays:
+        return []
+
+    def backward(self, tops: Arrays, top_diffs: Arrays, bottoms: Arrays, wanted: list[bool]) -> MaybeArrays:
+        return [bounded(np.zeros(u.shape)) for u in bottoms]
+
+
 class Parameter(Formula):
     """The top is the parameter, and has its diff."""
 
@@ -224,5 +247,7 @@ _OWN: dict[str, type[Formula]] = {
     "ReLU": ReLU,
     "Reduction": Reduction,
     "SPP": doubles.SPP,
+    "Scale": Scale,
+    "Silence": Silence,
     "Threshold": Threshold,
 }

@@ -133,8 +133,8 @@ def near(array: np.ndarray, exact: Bounded) -> Near | None:
     values = array.astype(np.float64)
     with np.errstate(all="ignore"):
         error = np.abs(values - exact.value)
-        error[(values == exact.value) | (np.isnan(values) & np.isnan(exact.value))] = 0
-        error[np.isnan(error)] = np.inf
+        same = (values == exact.value) | (np.isnan(values) & np.isnan(exact.value))
+        error = np.where(same, 0, np.where(np.isnan(error), np.inf, error))
         bound = np.array(exact.error)
         # An infinity that is expected has no finite distance to anything: any bound is one of nothing.
         unknown = np.isinf(bound) & (error > 0)
@@ -150,4 +150,6 @@ def near(array: np.ndarray, exact: Bounded) -> Near | None:
 
 def same_numbers(a: np.ndarray, b: object) -> bool:
     """Whether two arrays have equal shapes and numbers; NaN equals NaN."""
-    return isinstance(b, np.ndarray) and a.shape == b.shape and bool(np.array_equal(a, b, equal_nan=a.dtype.kind == "f"))
+    return (
+        isinstance(b, np.ndarray) and a.shape == b.shape and bool(np.array_equal(a, b, equal_nan=a.dtype.kind == "f"))
+    )

@@ -10,7 +10,7 @@ from google.protobuf import text_format
 
 from conformance.dumps.reading import Dump, DumpError
 from refcaffe.checks import CheckError
-from refcaffe.layers import make
+from refcaffe.layers.base import make
 from refcaffe.net import backward_flags
 from refcaffe.proto import caffe_pb2
 

@@ -80,9 +80,6 @@ class Run:
             return self.dump.of_blob(f"{place.bottoms[i]}.diff")
         return None
 
-    def known(self, kind: str, name: Any, shape: tuple[int, ...] = ()) -> Value:
-        return getattr(self, kind).get(name)
-
 
 def compare(a: Dump, b: Dump) -> Comparison:
     """Compare two runs; A has the net's definition. DumpError if a file of them cannot be read."""
@@ -125,15 +122,15 @@ class _Walk:
         drawn = place.type == "Dropout" and place.train
         if not drawn and step_b.same_as(step_a):
             self.b.steps[-1] = step_b = step_a
-        if place.type in rules.SINKS:
-            return
         for j, name in enumerate(place.tops):
             pair = wrote[0][j], wrote[1][j]
             if place.type in rules.SOURCES:
                 kept = self._judge(place, "data", name, pair, lambda: (None, None), "the runs were given other inputs")
             else:
-                kept = self._judge(place, "data", name, pair, lambda j=j: (_item(step_a.tops, j), _item(step_b.tops, j)))
-                if drawn and None not in pair:
+                kept = self._judge(
+                    place, "data", name, pair, lambda j=j: (_item(step_a.tops, j), _item(step_b.tops, j))
+                )
+                if drawn and all(array is not None for array in pair):
                     self._draws(place, name, *pair)
             self.a.data[name], self.b.data[name] = kept
 
@@ -193,7 +190,7 @@ class _Walk:
         b, shape_note = _fitting(b, a)
         if b is None:
             self._note(place, what, name, PARTS, note=shape_note)
-            return a, exact()[0] if what != "param" else a
+            return a, a if what == "param" or place.type in rules.SOURCES else exact()[1]
         if same_numbers(a, b):
             self._note(place, what, name, EQUAL, 0.0, note=shape_note)
             return a, b
@@ -271,7 +268,7 @@ def _fitting(b: np.ndarray, a: np.ndarray) -> tuple[np.ndarray | None, str]:
 def _drift(a: np.ndarray, b: np.ndarray) -> float:
     with np.errstate(all="ignore"):
         distance = np.abs(a.astype(np.float64) - b.astype(np.float64))
-        distance[(a == b) | (np.isnan(a) & np.isnan(b))] = 0
+        distance = np.where((a == b) | (np.isnan(a) & np.isnan(b)), 0, distance)
         largest = float(np.abs(a).max(initial=0.0, where=np.isfinite(a)))
     furthest = float(np.max(np.where(np.isnan(distance), np.inf, distance), initial=0.0))
     return furthest / largest if largest else furthest and float("inf")

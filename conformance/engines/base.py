@@ -14,6 +14,7 @@ import numpy as np
 
 from conformance.cases import Case, Recording
 from conformance.engines.gpumode import GpuWorld
+from conformance.engines.pipeline import Pipeline
 from conformance.engines.pycaffe import Pycaffe
 from conformance.outcome import Unsupported
 from conformance.processes import Programs
@@ -104,6 +105,12 @@ class Engine:
     def pycaffe(self, upstream: str, mode: str) -> Iterator[Pycaffe]:
         """pycaffe with nothing in it, as the Caffe named by a key of provenance.json would have it."""
         raise self._lacks("nets")
+        yield
+
+    @contextmanager
+    def pipeline(self, upstream: str, mode: str) -> Iterator[Pipeline]:
+        """The data pipeline, as the Caffe named by a key of provenance.json would have it."""
+        raise self._lacks("data pipeline")
         yield
 
     def programs(self, upstream: str) -> Programs:

@@ -17,6 +17,7 @@ from conformance.engines.base import Engine, EngineError
 from conformance.engines.refcaffe_gpumode import RefcaffeGpuWorld
 from conformance.engines.refcaffe_memories import RefcaffeMemories
 from conformance.engines.refcaffe_nets import RefcaffePycaffe, missing_feature
+from conformance.engines.refcaffe_pipeline import RefcaffePipeline
 from conformance.outcome import Unsupported
 from conformance.processes import Programs
 from refcaffe import context, device
@@ -109,8 +110,22 @@ class RefcaffeEngine(Engine):
             raise Unsupported(f"unknown upstream {upstream!r}")
         reader_era, debug, _ = _BUILDS[upstream]
         with context.build(reader_era=reader_era, debug=debug), RefcaffePycaffe() as caffe:
-            context.current().mode = Mode[mode]
+            context.current().mode = Mode.GPU if self.runtime.has_gpu else Mode[mode]
             yield caffe
+
+    @contextmanager
+    def pipeline(self, upstream: str, mode: str) -> Iterator[RefcaffePipeline]:
+        if upstream not in _BUILDS:
+            raise Unsupported(f"unknown upstream {upstream!r}")
+        reader_era, debug, _ = _BUILDS[upstream]
+        here = context.current()
+        before = here.solver_count, here.solver_rank
+        with context.build(reader_era=reader_era, debug=debug), RefcaffePipeline() as caffe:
+            here.mode = Mode[mode]
+            try:
+                yield caffe
+            finally:
+                here.solver_count, here.solver_rank = before
 
     @contextmanager
     def gpumode(self, upstream: str) -> Iterator[RefcaffeGpuWorld]:

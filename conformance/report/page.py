@@ -96,7 +96,7 @@ def _row(name: str, summary: Summary) -> str:
         f'<td class="n {style if count else "zero"}" data-label="{label}">{count}</td>'
         for label, (count, style) in numbers.items()
     )
-    chips = "<br>".join(_chip(exactness, summary.worst[exactness][0]) for exactness in summary.classes())
+    chips = " ".join(_chip(exactness, summary.worst[exactness][0]) for exactness in summary.classes())
     plot = gauge(summary) if any(near.error for near, _ in summary.worst.values()) else ""
     return f"<tr><td>{name}</td>{counts}<td>{chips}</td><td>{plot}</td></tr>"
 
@@ -108,7 +108,7 @@ def _chip(exactness: str, near: Closeness) -> str:
         text = f"{near.error:.2g} of {near.bound:.2g} ({near.ratio:.1%})"
     else:
         text = f"{near.error:.2g}, must be equal"
-    return f'<span class="chip {escape(exactness)}">{escape(exactness)}</span> {text}'
+    return f'<span class="near"><span class="chip {escape(exactness)}">{escape(exactness)}</span> {text}</span>'
 
 
 def _classes(outcomes: Iterable[Outcome]) -> str:

@@ -13,16 +13,17 @@ from conformance.report.summary import Summary, in_order
 from conformance.report.text import error_text
 
 _LOW, _HIGH = -4.0, 1.0  # decades shown; the bound is at 0
-_ROW = 34  # height of a class in a strip plot
+_ROW = 40  # pixels of a class in a strip plot, its name above the dots
 _TICKS = {-4.0: "≤ 0.01 %", -3.0: "0.1 %", -2.0: "1 %", -1.0: "10 %", 0.0: "bound"}
 
 
 def place(ratio: float) -> float:
-    """Where a ratio lies on the scale, from 0 to 1; what is beyond it lies at its end."""
-    if ratio <= 0:
-        return 0.0
-    decade = min(max(math.log10(ratio), _LOW), _HIGH) if math.isfinite(ratio) else _HIGH
-    return (decade - _LOW) / (_HIGH - _LOW)
+    """Where a ratio lies on the scale, in percent of the plot's width; what is beyond the scale lies at its end.
+
+    Percents, so that dots and letters keep their size on a narrow screen.
+    """
+    decade = math.log10(min(max(ratio, 10.0**_LOW), 10.0**_HIGH))
+    return round(2 + 96 * (decade - _LOW) / (_HIGH - _LOW), 2)
 
 
 def gauge(summary: Summary) -> str:
@@ -30,13 +31,11 @@ def gauge(summary: Summary) -> str:
     dots = []
     for number, name in enumerate(summary.classes()):
         near, case = summary.worst[name]
-        x = 4 + 112 * place(near.ratio)
-        y = 7 if len(summary.worst) == 1 else 4 + 6 * number / (len(summary.worst) - 1)
-        dots.append(_dot(x, y, name, near, case, 3))
-    bound = 4 + 112 * place(1)
+        y = 4 + 6 * number / max(len(summary.worst) - 1, 1)
+        dots.append(_dot(y, name, near, case))
     return (
-        '<svg class="gauge" viewBox="0 0 120 14" role="img" aria-label="largest error over its bound">'
-        f'<path class="track" d="M4 7H116"/><path class="bound" d="M{bound:.1f} 1V13"/>{"".join(dots)}</svg>'
+        '<svg class="gauge" role="img" aria-label="largest error over its bound">'
+        f'<line class="track" x1="0" x2="100%" y1="7" y2="7"/>{_tick(0.0, 14)}{"".join(dots)}</svg>'
     )
 
 
@@ -52,29 +51,26 @@ def strip(outcomes: Iterable[Outcome]) -> str:
     height = _ROW * len(shown)
     parts = []
     for decade, label in _TICKS.items():
-        x = _x(place(10.0**decade))
-        parts.append(f'<path class="{"bound" if decade == 0 else "grid"}" d="M{x} 0V{height}"/>')
-        parts.append(f'<text x="{x}" y="{height + 14}" text-anchor="middle">{label}</text>')
+        x, anchor = place(10.0**decade), "start" if decade == _LOW else "middle"
+        minor = ' class="minor"' if decade == _LOW + 1 else ""  # no room for it on a narrow screen
+        parts.append(_tick(decade, height))
+        parts.append(f'<text{minor} x="{x}%" y="{height + 14}" text-anchor="{anchor}">{label}</text>')
     for number, name in enumerate(shown):
-        middle = _ROW * number + _ROW / 2
-        parts.append(f'<text x="0" y="{middle + 4:g}">{escape(name)}</text>')
+        top = _ROW * number
+        parts.append(f'<text class="{escape(name)}" x="0" y="{top + 11}">{escape(name)}</text>')
         for outcome, near in rows[name]:
-            jitter = (zlib.crc32(outcome.id.encode()) % 1000 / 999 - 0.5) * (_ROW - 12)
-            x = _x(place(near.ratio))
-            parts.append(_dot(x, middle + jitter, name, near, outcome.name, 2.6))
+            jitter = zlib.crc32(outcome.id.encode()) % 1000 / 999 * (_ROW - 22)
+            parts.append(_dot(top + 18 + jitter, name, near, outcome.name))
     label = "Every case: its largest error over the bound"
-    return (
-        f'<svg class="strip" viewBox="0 0 640 {height + 20}" role="img" aria-label="{label}">{"".join(parts)}</svg>'
-    )
+    return f'<svg class="strip" height="{height + 20}" role="img" aria-label="{label}">{"".join(parts)}</svg>'
 
 
-def _x(share: float) -> float:
-    return round(90 + 530 * share, 1)
+def _tick(decade: float, height: int) -> str:
+    x = place(10.0**decade)
+    return f'<line class="{"bound" if decade == 0 else "grid"}" x1="{x}%" x2="{x}%" y1="0" y2="{height}"/>'
 
 
-def _dot(x: float, y: float, name: str, near: Closeness, case: str, radius: float) -> str:
+def _dot(y: float, name: str, near: Closeness, case: str) -> str:
     over = " over" if near.ratio > 1 else ""
-    title = escape(f"{case}: {error_text(name, near)}")
-    return (
-        f'<circle class="c-{escape(name)}{over}" cx="{x:.1f}" cy="{y:.1f}" r="{radius}"><title>{title}</title></circle>'
-    )
+    title = f"<title>{escape(case)}: {escape(error_text(name, near))}</title>"
+    return f'<circle class="{escape(name)}{over}" cx="{place(near.ratio)}%" cy="{y:.1f}" r="3">{title}</circle>'

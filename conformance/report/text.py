@@ -58,12 +58,8 @@ def _table(report: Report, by_group: bool) -> Table:
 
 def _add_row(table: Table, name: str, summary: Summary) -> None:
     errors = "\n".join(error_text(cls, summary.worst[cls][0]) for cls in summary.classes())
-    cases, passed, failed, unsupported = map(
-        str, (summary.cases, summary.passed, summary.failed, summary.unsupported)
-    )
-    table.add_row(
-        escape(name), cases, passed, errors or "–", failed, unsupported, style=STYLES[summary.status]
-    )
+    cases, passed, failed, unsupported = map(str, (summary.cases, summary.passed, summary.failed, summary.unsupported))
+    table.add_row(escape(name), cases, passed, errors or "–", failed, unsupported, style=STYLES[summary.status])
 
 
 def error_text(exactness: str, near: Closeness) -> str:

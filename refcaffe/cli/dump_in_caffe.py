@@ -65,6 +65,11 @@ class Folder(object):
             stream.write(text.encode("utf-8"))
 
 
+def array_of(blob, which):
+    """A blob's data or diff; one without elements has no memory to look at."""
+    return getattr(blob, which) if blob.count else np.zeros(tuple(blob.shape), np.float32)
+
+
 def read_inputs(arguments, inputs):
     """Arrays by blob name from NAME=FILE.npy, FILE.npy (the net's only input) and FILE.npz (an array for each name)."""
     arrays = {}
@@ -161,7 +166,7 @@ class Dump(object):
             "layers": self.layers,
         }
         self.folder.text("net.prototxt", text_format.MessageToString(self.definition))
-        self.put_all("param", lambda k: [blob.data for blob in net.layers[k].blobs])
+        self.put_all("param", lambda k: [array_of(blob, "data") for blob in net.layers[k].blobs])
         index["given"]["data"] = self.fill("data", given, inputs)
         index["loss"] = self.forward()
         if options.backward:
@@ -183,14 +188,15 @@ class Dump(object):
         entries = {}
         for name in list(given) + [name for name in wanted if name not in given]:
             blob = self.net._blobs[self.blob_names.index(name)]
-            shape = tuple(blob.data.shape)
+            shape = tuple(blob.shape)
             array = given[name] if name in given else self.random.uniform(-1, 1, shape)
             if which == "data" and array.shape != shape:
                 blob.reshape(*array.shape)
             elif array.shape != shape:
                 raise Usage("the diff of %r is %s, not %s" % (name, shape, array.shape))
-            getattr(blob, which)[...] = array
-            entries[name] = self.folder.put("given", "%s.%s" % (name, which), getattr(blob, which))
+            if blob.count:
+                getattr(blob, which)[...] = array
+            entries[name] = self.folder.put("given", "%04d-%s-%s" % (len(entries), name, which), array_of(blob, which))
         return entries
 
     def put_all(self, kind, arrays_of, layers=None):
@@ -204,17 +210,18 @@ class Dump(object):
         loss = 0.0
         for k in range(len(self.names)):
             loss += self.net._forward(k, k)
-            self.put_all("data", lambda k: [self.net._blobs[i].data for i in self.net._top_ids(k)], [k])
+            self.put_all("data", lambda k: [array_of(self.net._blobs[i], "data") for i in self.net._top_ids(k)], [k])
         return loss
 
     def backward(self):
         for layer in self.net.layers:
             for blob in layer.blobs:
-                blob.diff[...] = 0
+                if blob.count:
+                    blob.diff[...] = 0
         for k in reversed(range(len(self.names))):
             self.net._backward(k, k)
-            self.put_all("diff", lambda k: [self.net._blobs[i].diff for i in self.net._bottom_ids(k)], [k])
-            self.put_all("param_diff", lambda k: [blob.diff for blob in self.net.layers[k].blobs], [k])
+            self.put_all("diff", lambda k: [array_of(self.net._blobs[i], "diff") for i in self.net._bottom_ids(k)], [k])
+            self.put_all("param_diff", lambda k: [array_of(blob, "diff") for blob in self.net.layers[k].blobs], [k])
 
 
 def parse(arguments):
@@ -223,7 +230,9 @@ def parse(arguments):
         epilog="What is not given is drawn from -1 to 1, the same on every machine.",
     )
     parser.add_argument("--model", required=True, help="definition (.prototxt)")
-    parser.add_argument("--weights", help="parameters (.caffemodel, or .h5); without, they are as the fillers made them")
+    parser.add_argument(
+        "--weights", help="parameters (.caffemodel, or .h5); without, they are as the fillers made them"
+    )
     parser.add_argument(
         "--input",
         action="append",

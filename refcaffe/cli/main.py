@@ -33,6 +33,8 @@ OURS = {
     "plot": "draw loss, test scores and learning rate of training logs",
     "demo": "train a small net on handwritten digits and run the conformance cases",
     "conformance": "compare refcaffe with recordings of original Caffe",
+    "dump": "write every blob of a pass as .npy files, here or in another Caffe",
+    "compare": "show the first layer where two such dumps part",
 }
 
 

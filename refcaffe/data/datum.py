@@ -25,17 +25,29 @@ class Datum:
     comes from.
 
     ``damage`` says why these could not be read to their end; the fields before that are there, as in
-    upstream, which does not look whether a record could be parsed.
+    upstream, which does not look whether a record could be parsed. ``origin``: which record it is, for messages.
     """
 
-    __slots__ = ("channels", "damage", "data", "encoded", "float_data", "height", "label", "width")
+    __slots__ = ("channels", "damage", "data", "encoded", "float_data", "height", "label", "origin", "width")
 
     def __init__(self) -> None:
+        self.clear()
+
+    def clear(self) -> None:
+        """Make it an empty record."""
         self.channels = self.height = self.width = self.label = 0
         self.encoded = False
         self.data: NDArray[np.uint8] = _NO_BYTES
         self.float_data: NDArray[np.float32] = _NO_FLOATS
         self.damage = ""
+        self.origin: object = None
+
+    def __str__(self) -> str:
+        return "a record" if self.origin is None else str(self.origin)
+
+    def image(self) -> Datum:
+        """The record itself: what the transformer takes."""
+        return self
 
     @property
     def shape(self) -> tuple[int, int, int]:
@@ -60,9 +72,15 @@ _NO_BYTES = np.empty(0, np.uint8)
 _NO_FLOATS = np.empty(0, np.float32)
 
 
-def parse(value: bytes | memoryview) -> Datum:
-    """Read a serialised Datum without copying its ``data``. Never raises: see ``Datum.damage``."""
-    datum = Datum()
+def parse(value: bytes | memoryview, datum: Datum | None = None) -> Datum:
+    """Read a serialised Datum, into ``datum`` if that is given, without copying its ``data``.
+
+    Never raises: see ``Datum.damage``.
+    """
+    if datum is None:
+        datum = Datum()
+    else:
+        datum.clear()
     floats: list[NDArray[np.float32]] = []
     reader = Reader(value)
     try:

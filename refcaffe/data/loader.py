@@ -1,84 +1,125 @@
-"""From records to a batch."""
+"""From images to a batch."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
+import numpy as np
 from numpy.typing import NDArray
 
 from refcaffe.checks import CheckError
-from refcaffe.data.datum import Datum, parse
+from refcaffe.data import workers
+from refcaffe.data.datum import Datum
 from refcaffe.data.prefetch import Batch
 from refcaffe.data.queue import QueueClosed
-from refcaffe.data.records import Record, Records
-from refcaffe.data.transformer import DataTransformer
+from refcaffe.data.transformer import DataTransformer, Mat, Shape
+
+
+class Item(Protocol):
+    """An image that is still where it comes from, and its label. ``str()`` says where that is."""
+
+    @property
+    def label(self) -> int: ...
+
+    def image(self) -> Datum | Mat:
+        """The image, for the transformer; on any thread. CheckError if there is none."""
+
+
+class Items(Protocol):
+    """An endless source of items."""
+
+    def peek(self) -> Any:
+        """The next item, which stays the next."""
+
+    def take(self) -> Any:
+        """The next item; the caller has it until ``give_back``."""
+
+    def give_back(self, item: Any) -> None: ...
 
 
 class _Job(NamedTuple):
     """What is left to do for one item of a batch: on any thread, in any order."""
 
-    record: Record
-    datum: Datum
+    item: Item
+    image: Datum | Mat | None  # if it is there already
     words: tuple[int, ...]
     out: NDArray[Any]
 
 
 @contextmanager
-def _telling(record: Record, datum: Datum) -> Iterator[None]:
-    """Name the record in errors."""
+def _telling(item: Item) -> Iterator[None]:
+    """Name the item in errors."""
     try:
         yield
     except CheckError as error:
-        if datum.damage:
-            error.within(f"it is no whole Datum: {datum.damage}")
-        error.within(str(record))
+        if isinstance(item, Datum) and item.damage:
+            error.within(f"it is no whole Datum: {item.damage}")
+        error.within(str(item))
         raise
 
 
-class RecordLoader:
-    """Fills batches of ``batch_size`` records, each shaped by its first one.
+class BatchLoader:
+    """Fills batches of ``batch_size`` images, each shaped by its first one.
 
-    A batch is planned in order: its records taken, their labels written, their random words drawn. Then the
-    images are transformed straight into its memory.
+    A batch is planned in order: its items taken, their labels written, their random words drawn. Then the
+    images are read and transformed straight into its memory by several threads.
     """
 
-    def __init__(self, records: Records, transformer: DataTransformer, batch_size: int, labels: bool) -> None:
-        self._records = records
+    def __init__(self, items: Items, transformer: DataTransformer, batch_size: int, labels: bool) -> None:
+        self._items = items
         self._transformer = transformer
         self._batch_size = batch_size
         self._labels = labels
 
-    def first_shape(self) -> tuple[int, int, int, int]:
-        """The shape of a batch by the next record, which is not used up."""
-        record = self._records.peek()
-        return self._shape(record, parse(record.value))
+    def first_shape(self) -> Shape:
+        """The shape of a batch by the next item, which is not used up."""
+        item = self._items.peek()
+        with _telling(item):
+            return self._shape(self._open(item))
 
-    def _shape(self, record: Record, datum: Datum) -> tuple[int, int, int, int]:
-        with _telling(record, datum):
-            return self._batch_size, *self._transformer.infer_datum(datum)[1:]
+    def _open(self, item: Item) -> Datum | Mat:
+        image = item.image()
+        return self._transformer.decode(image) if isinstance(image, Datum) and image.encoded else image
+
+    def _shape(self, image: Datum | Mat) -> Shape:
+        infer = self._transformer.infer_datum if isinstance(image, Datum) else self._transformer.infer_mat
+        return self._batch_size, *infer(image)[1:]  # type: ignore[operator]
 
     def load(self, batch: Batch, stopping: Callable[[], bool]) -> None:
-        """Fill a batch. CheckError names the record; QueueClosed if ``stopping`` became true."""
-        for job in self._plan(batch, stopping):
+        """Fill a batch. CheckError names the item; QueueClosed if ``stopping`` became true."""
+        jobs = self._plan(batch, stopping)
+
+        def work(job: _Job) -> None:
             if stopping():
                 raise QueueClosed
-            with _telling(job.record, job.datum):
-                self._transformer.transform_item(job.datum, job.out, job.words)
+            with _telling(job.item):
+                image = self._open(job.item) if job.image is None else job.image
+                self._transformer.transform_item(image, job.out, job.words)
+
+        workers.for_each(jobs, work)
+        for job in jobs:
+            self._items.give_back(job.item)
 
     def _plan(self, batch: Batch, stopping: Callable[[], bool]) -> list[_Job]:
         jobs: list[_Job] = []
         for i in range(self._batch_size):
             if stopping():
                 raise QueueClosed
-            record = self._records.take()
-            datum = parse(record.value)
+            item = self._items.take()
+            image = self._begin(batch, item) if i == 0 else None
             if i == 0:
-                batch.data.reshape(self._shape(record, datum))
                 items = batch.data.mutable_cpu_data()
                 labels = batch.label.mutable_cpu_data() if self._labels else None
             if labels is not None:
-                labels[i] = datum.label
-            jobs.append(_Job(record, datum, self._transformer.draw(), items[i]))
+                labels[i] = item.label
+            jobs.append(_Job(item, image, self._transformer.draw(), items[i]))
         return jobs
+
+    def _begin(self, batch: Batch, item: Item) -> Datum | Mat | None:
+        """Shape a batch by its first item; returns the image, to be used again, unless it is none."""
+        with _telling(item):
+            image = self._open(item)
+            batch.data.reshape(self._shape(image))
+        return None if isinstance(image, np.ndarray) and not image.size else image

@@ -15,6 +15,7 @@ from refcaffe.blob import Blob
 from refcaffe.checks import Checker
 from refcaffe.data.place import Place
 from refcaffe.proto import caffe_pb2, io
+from refcaffe.telling import telling
 
 if TYPE_CHECKING:
     from refcaffe.proto.caffe_pb2 import TransformationParameter
@@ -39,7 +40,8 @@ class Means:
         if context.current().root_solver:
             _log.info("Loading mean file from: %s", path)
         mean = Blob(dtype=self._dtype)
-        mean.from_proto(io.read_binary(path, caffe_pb2.BlobProto))
+        with telling(lambda: f"mean file {path}"):
+            mean.from_proto(io.read_binary(path, caffe_pb2.BlobProto))
         return mean
 
     def check_file(self, shape: Sequence[int], what: str) -> None:
@@ -60,8 +62,9 @@ class Means:
 
     def spread(self, channels: int) -> None:
         """Use a single value for each channel, from now on."""
-        if channels > 1 and self.values.size == 1:
-            self.values = np.repeat(self.values, channels)
+        values = self.values  # another thread may do the same
+        if channels > 1 and values.size == 1:
+            self.values = np.repeat(values, channels)
 
     @cached_property
     def _image(self) -> NDArray[Any]:

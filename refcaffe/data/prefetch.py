@@ -44,7 +44,8 @@ class Prefetcher:
 
     Batches go round: ``free`` ones are filled and pushed to ``full``. What the thread fails with is raised by
     ``take`` in place of the batch that could not be filled. ``resources`` are closed when the thread has
-    ended. Nothing here knows the layer, so that the thread does not keep it alive.
+    ended. ``on_wake``: called when the thread is to end, for what else it may wait for. Nothing here knows the
+    layer, so that the thread does not keep it alive.
     """
 
     def __init__(self, count: int, dtype: DTypeLike, name: str) -> None:
@@ -55,6 +56,7 @@ class Prefetcher:
         for batch in self.batches:
             self.free.push(batch)
         self.resources = contextlib.ExitStack()
+        self.on_wake: Callable[[], None] = lambda: None
         self._current: Batch | None = None
         self._thread: InternalThread | None = None
         self._thread_id = 0
@@ -88,19 +90,23 @@ class Prefetcher:
         """Whether the thread has filled all batches but the one that is in use, and waits."""
         return self.full.size() == len(self.batches) - (self._current is not None)
 
-    def take(self) -> Batch:
-        """Give the last call's batch back, and wait for the next one, which is yours until the next call."""
+    def take(self, log_on_wait: str = "Waiting for data") -> Batch:
+        """Give the last call's batch back, and wait for the next one, which is yours until you give it back."""
         if not self.batches:
             _check.fatal("There are no batches, since prefetch is 0: original Caffe would wait forever.")
+        self.give_back()
+        try:
+            self._current = self.full.pop(log_on_wait)
+        except QueueClosed:
+            _check.fatal("The layer was closed.")
+        return self._current
+
+    def give_back(self) -> None:
+        """Let the batch that was taken be filled again; harmless if there is none."""
         # Interrupted, rather one buffer less than the same one twice in the queue.
         last, self._current = self._current, None
         if last is not None:
             self.free.push(last)
-        try:
-            self._current = self.full.pop("Waiting for data")
-        except QueueClosed:
-            _check.fatal("The layer was closed.")
-        return self._current
 
     def _run(self, load: Load, labels: bool) -> None:
         self._thread_id = threading.get_ident()
@@ -143,6 +149,7 @@ class Prefetcher:
         self._stopping.set()
         self.free.close()
         self.full.close()
+        self.on_wake()
 
     def close(self, patience: float | None = None) -> None:
         """End the thread, wait until it has (``patience`` seconds at most), and close the resources."""

@@ -3,41 +3,33 @@
 from __future__ import annotations
 
 import logging
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from refcaffe import context
 from refcaffe.checks import CheckError
+from refcaffe.data.datum import Datum, parse
 from refcaffe.data.db import Backend, open_cursor
 
 _log = logging.getLogger("refcaffe.data_layer.cpp")
 
 
-class Record(NamedTuple):
-    """``number`` is the record's place in its database, from 0; ``value`` lives as long as that is open."""
+class Origin(NamedTuple):
+    """Which record something is. ``number``: its place in its database, from 0."""
 
     source: str
     number: int
     key: bytes
-    value: bytes | memoryview
 
     def __str__(self) -> str:
         key = self.key.decode("utf-8", "backslashreplace")
         return f"record {self.number} of '{self.source}', key '{key}'"
 
 
-class Records(Protocol):
-    """An endless source of records."""
-
-    def peek(self) -> Record:
-        """The next record, which stays the next."""
-
-    def take(self) -> Record: ...
-
-    def close(self) -> None: ...
-
-
 class CursorRecords:
-    """Those of a database whose running number, through all rounds, is ``rank`` modulo ``count``."""
+    """Those of a database whose running number, through all rounds, is ``rank`` modulo ``count``.
+
+    What their ``data`` looks at lives until ``close``.
+    """
 
     def __init__(self, source: str, backend: Backend, count: int = 1, rank: int = 0) -> None:
         self._source = source
@@ -47,27 +39,37 @@ class CursorRecords:
         self._number = 0
         self._used = False  # whether the record at the cursor was taken: the next call moves on first
 
-    def peek(self) -> Record:
+    def peek(self, into: Datum | None = None) -> Datum:
+        """The next record, which stays the next; parsed into a Datum that is given."""
+        self._find()
+        datum = parse(self._cursor.value(), into)
+        datum.origin = Origin(self._source, self._number, self._cursor.key())
+        return datum
+
+    def take(self, into: Datum | None = None) -> Datum:
+        """The next of those that this solver keeps."""
+        self._find()
+        while self._running % self.count != self.rank:
+            self._next()
+        datum = self.peek(into)
+        self._used = True
+        return datum
+
+    def give_back(self, datum: Datum) -> None:
+        """Nobody waits for it."""
+
+    def _find(self) -> None:
         if self._used:
             self._next()
         if not self._cursor.valid:
             raise CheckError(f"There are no records in '{self._source}'.", "data_layer.cpp")
-        return Record(self._source, self._number, self._cursor.key(), self._cursor.value())
-
-    def take(self) -> Record:
-        record = self.peek()
-        while self._running % self.count != self.rank:
-            self._next()
-            record = self.peek()
-        self._used = True
-        return record
 
     def _next(self) -> None:
         try:
             self._cursor.next()
             self._number += 1
             if not self._cursor.valid:
-                if context.current().root_solver:
+                if context.current().root_solver and not context.current_build().reader_era:
                     _log.info("Restarting data prefetching from start.")
                 self._cursor.seek_to_first()
                 self._number = 0

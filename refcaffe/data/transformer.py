@@ -89,7 +89,7 @@ class DataTransformer:
     def infer_datum(self, datum: Datum) -> Shape:
         """The shape, with num 1, that a record gets."""
         if datum.encoded:
-            return self.infer_mat(self._decode(datum))
+            return self.infer_mat(self.decode(datum))
         return self._infer(datum.shape, "datum")
 
     def infer_datums(self, datums: Sequence[Datum]) -> Shape:
@@ -151,7 +151,7 @@ class DataTransformer:
 
     def _datum(self, datum: Datum, top: Shape, out: Callable[[], Mat], rand: Callable[[int], int]) -> None:
         if datum.encoded:
-            self._mat(self._decode(datum), top, out, rand)
+            self._mat(self.decode(datum), top, out, rand)
             return
         if self._param.force_color or self._param.force_gray:
             _log.error("force_color and force_gray only for encoded datum")
@@ -172,7 +172,8 @@ class DataTransformer:
         _check(mat.size, "cv_cropped_img.data")
         self._write(planes, place, out())
 
-    def _decode(self, datum: Datum) -> Mat:
+    def decode(self, datum: Datum) -> Mat:
+        """The pixels of an encoded record; on any thread."""
         color, gray = self._param.force_color, self._param.force_gray
         expression = "!(param_.force_color() && param_.force_gray())"
         _check(not (color and gray), expression, "cannot set both force_color and force_gray")

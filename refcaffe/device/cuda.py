@@ -10,6 +10,7 @@ import numpy as np
 from refcaffe import context
 from refcaffe.checks import CheckError
 from refcaffe.device.fake import INVALID_DEVICE, OUT_OF_MEMORY
+from refcaffe.device.room import require
 from refcaffe.device.runtime import Memory, Runtime
 
 try:
@@ -37,6 +38,7 @@ class CudaRuntime(Runtime):
     def host_alloc(self, nbytes: int, pinned: bool, clear: bool) -> Memory | None:
         how = "pinned" if pinned else "malloc"
         try:
+            require(nbytes)
             if pinned:
                 block = cupy.cuda.alloc_pinned_memory(nbytes) if nbytes else None
                 memory = None if block is None else Memory(np.frombuffer(block, np.uint8, nbytes))

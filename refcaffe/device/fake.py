@@ -8,6 +8,7 @@ import numpy as np
 
 from refcaffe import context
 from refcaffe.checks import CheckError
+from refcaffe.device.room import fits
 from refcaffe.device.runtime import Memory, Runtime
 
 GARBAGE = 0xA5  # what new memory holds, so that a missing zero-fill shows
@@ -83,7 +84,7 @@ class FakeRuntime(Runtime):
 
     def host_alloc(self, nbytes: int, pinned: bool, clear: bool) -> Memory | None:
         how = "pinned" if pinned else "malloc"
-        if self._fails("cudaMallocHost" if pinned else "malloc"):
+        if self._fails("cudaMallocHost" if pinned else "malloc") or not fits(nbytes):
             self.event("h_alloc_failed", how, nbytes)
             message = OUT_OF_MEMORY if pinned else f"Check failed: *ptr host allocation of size {nbytes} failed"
             raise CheckError(message, "syncedmem.hpp")
@@ -111,7 +112,7 @@ class FakeRuntime(Runtime):
     def device_alloc(self, nbytes: int, clear: bool) -> Memory | None:
         device = self.get_device()
         full = self.bytes_each is not None and self.in_use[device] + nbytes > self.bytes_each
-        if full or self._fails("cudaMalloc"):
+        if full or self._fails("cudaMalloc") or not fits(nbytes):
             self.event("d_alloc_failed", nbytes, device)
             raise CheckError(OUT_OF_MEMORY, "syncedmem.cpp").within(f"{nbytes} bytes on device {device}")
         memory = None

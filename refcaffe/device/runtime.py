@@ -9,6 +9,7 @@ import numpy as np
 
 from refcaffe import context
 from refcaffe.checks import CheckError
+from refcaffe.device.room import require
 
 NO_GPU = "Cannot use GPU in CPU-only Caffe: check mode."
 NO_GPU_HINT = "no GPU here: install refcaffe[gpu] and set REFCAFFE_DEVICE=cuda, or REFCAFFE_DEVICE=fake to try without"
@@ -156,6 +157,7 @@ class HostRuntime(Runtime):
 
     def host_alloc(self, nbytes: int, pinned: bool, clear: bool) -> Memory | None:
         try:
+            require(nbytes)
             memory = Memory(np.zeros(nbytes, np.uint8) if clear else np.empty(nbytes, np.uint8))
         except MemoryError:
             raise CheckError(f"Check failed: *ptr host allocation of size {nbytes} failed", "syncedmem.hpp") from None

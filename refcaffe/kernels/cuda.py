@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-# ``T`` is the floating type. No fused multiply-add: every operation is rounded as it is written, as in the recordings.
+# No fused multiply-add: every operation is rounded as it is written, as in the recordings.
 OPTIONS = ("--std=c++14", "--fmad=false")
 THREADS = 256
 
@@ -26,7 +26,7 @@ def on_cuda(array: Any) -> bool:
 
 
 class CudaKernels:
-    """The kernels of one source. Each begins with ``KERNEL name(...)``, and ``LOOP(i, n)`` goes over its elements;
+    """The kernels of one source, in which ``T`` is the floating type. Each begins with ``KERNEL name(...)``, and ``LOOP(i, n)`` goes over its elements;
 
     functions they call begin with ``DEVICE``.
     """
@@ -38,11 +38,15 @@ class CudaKernels:
         self._modules: dict[np.dtype[Any], Any] = {}
         CudaKernels.every.append(self)
 
+    def code(self, dtype: np.dtype[Any]) -> str:
+        """The program for one type."""
+        return f"{PRELUDE}typedef {TYPES[dtype]} T;\n{self.source}"
+
     def compile(self, dtype: np.dtype[Any]) -> Any:
         """A module with ``get_function(name)``."""
         import cupy
 
-        return cupy.RawModule(code=PRELUDE + self.source, options=(*OPTIONS, f"-DT={TYPES[dtype]}"))
+        return cupy.RawModule(code=self.code(dtype), options=OPTIONS)
 
     def launch(self, name: str, count: int, dtype: np.dtype[Any], *arguments: Any) -> None:
         """Run a kernel over ``count`` elements. Arguments are arrays, Python's ints (C's int) and scalars of ``T``."""

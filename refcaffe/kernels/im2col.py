@@ -10,9 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from refcaffe.kernels import im2col_device
 from refcaffe.kernels.compiled import compiled
-from refcaffe.kernels.cuda import on_cuda
 from refcaffe.side import Side
 
 
@@ -45,7 +43,6 @@ class Columns:
         self.step = (stride[-1], pad[-1], dilation[-1])
         self.image_shape = (channels, prod(image[:-1]), image[-1])
         self.shape = (channels, len(rows), kernel[-1], rows.shape[1], grid[-1])
-        self.device_tables: dict[tuple[str, int], Any] = {}  # what CUDA's kernels need, by name and device
 
 
 column_map = lru_cache(maxsize=256)(Columns)  # layers ask in every pass, and many of a net are alike

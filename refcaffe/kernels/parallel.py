@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-GRAIN = 1 << 15  # elements that elementwise work is worth handing out for, and that stay in a core's cache
+GRAIN = 1 << 17  # elements that a kernel is worth handing out for
 WORKER_NAME = "refcaffe-worker"
 
 

@@ -19,7 +19,8 @@ from refcaffe.blob import Blob
 from refcaffe.checks import Checker
 from refcaffe.fillers import fill
 from refcaffe.kernels.convolution import Products
-from refcaffe.kernels.im2col import Columns, col2im, column_map, im2col
+from refcaffe.kernels.im2col import Columns, column_map
+from refcaffe.kernels.im2col_device import col2im, im2col
 from refcaffe.kernels.products import add_product
 from refcaffe.layers.axes import to_int
 from refcaffe.layers.base import Blobs, Layer

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import DTypeLike
 
+from refcaffe import context
 from refcaffe.data.prefetch import Load, Prefetcher
 from refcaffe.data.transformer import DataTransformer
 from refcaffe.layers.base import Blobs, Layer
@@ -38,17 +39,23 @@ class BaseDataLayer(Layer):
         """There is nothing to propagate to."""
 
 
+_READER_ERA_BATCHES = 3
+
+
 class PrefetchingLayer(BaseDataLayer):
     """A data layer with batches in advance. Its thread ends with ``close`` or when nobody has the layer any
     more.
 
+    1.0 lets the tops point to a batch's memory; the Caffe of DataReader has three batches and copies them.
     ``data_layer_set_up`` calls ``shape_batches``. What a type opens in its constructor it gives to
     ``prefetcher.resources``, to be closed after the thread.
     """
 
     def __init__(self, param: LayerParameter, dtype: DTypeLike = np.float32) -> None:
         super().__init__(param, dtype)
-        self.prefetcher = Prefetcher(param.data_param.prefetch, self.dtype, param.name)
+        self.copies = context.current_build().reader_era
+        count = _READER_ERA_BATCHES if self.copies else param.data_param.prefetch
+        self.prefetcher = Prefetcher(count, self.dtype, param.name)
         self._end = weakref.finalize(self, self.prefetcher.abandon)
 
     def loader(self) -> Load:
@@ -59,7 +66,8 @@ class PrefetchingLayer(BaseDataLayer):
         super().layer_set_up(bottom, top)
         self.prefetcher.allocate(self.output_labels)
         self.transformer.init_rand()
-        self.prefetcher.start(self.loader(), self.output_labels)
+        # With copies only the data go to the device in advance.
+        self.prefetcher.start(self.loader(), self.output_labels and not self.copies)
 
     def shape_batches(self, top: Blobs, shape: Sequence[int]) -> None:
         """Give tops and batches ``shape``, and a label for each item."""
@@ -70,6 +78,9 @@ class PrefetchingLayer(BaseDataLayer):
 
     def forward_at(self, side: Side, bottom: Blobs, top: Blobs) -> None:
         """Let the tops point to the memory of the next batch, which stays as it is until the next forward."""
+        if self.copies:
+            self._copy(side, top)
+            return
         batch = self.prefetcher.take()
         for blob, source in zip(top, batch.blobs(self.output_labels), strict=True):
             blob.reshape_like(source)
@@ -78,6 +89,13 @@ class PrefetchingLayer(BaseDataLayer):
                 blob.set_gpu_data(memory.mutable_gpu_data())
             else:
                 blob.set_cpu_data(memory.mutable_cpu_data())
+
+    def _copy(self, side: Side, top: Blobs) -> None:
+        batch = self.prefetcher.take("Data layer prefetch queue empty")
+        for blob, source in zip(top, batch.blobs(self.output_labels), strict=True):
+            blob.reshape_like(source)
+            side.copy(side.mutable_data(blob), side.data(source))
+        self.prefetcher.give_back()
 
     def close(self) -> None:
         """End the thread, wait for it, and close what the layer has open; harmless the second time."""

@@ -11,6 +11,8 @@ from refcaffe.checks import Checker
 from refcaffe.kernels.parallel import GRAIN, for_ranges
 from refcaffe.side import Side
 
+SAFE_BORDER = 16  # rows
+
 Planes = tuple[int, int, int]  # the other blob's sizes before, along and after those axes
 
 
@@ -69,5 +71,7 @@ def plane_sums(side: Side, planes: Any, ones: Any) -> Any:
     if side.gpu:
         return side.xp.matmul(rows, ones).reshape(outer, n)
     sums = np.empty(outer * n, planes.dtype)
-    for_ranges(len(rows), max(1, GRAIN // inner), lambda i, j: np.matmul(rows[i:j], ones, out=sums[i:j]))
+    # BLAS takes rows in fours; borders between them would change the rounding of some.
+    step = -(-max(1, GRAIN // inner) // SAFE_BORDER) * SAFE_BORDER
+    for_ranges(len(rows), step, lambda i, j: np.matmul(rows[i:j], ones, out=sums[i:j]))
     return sums.reshape(outer, n)

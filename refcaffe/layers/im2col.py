@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod
+from types import ModuleType
 
 from refcaffe.checks import Checker
-from refcaffe.kernels.im2col import col2im, column_map, im2col
+from refcaffe.kernels import im2col as host_kernels
+from refcaffe.kernels import im2col_device as device_kernels
+from refcaffe.kernels.im2col import column_map
 from refcaffe.layers.base import Blobs, Layer, register
 from refcaffe.layers.window import device_tables, read_window
 from refcaffe.side import Side
@@ -44,13 +47,17 @@ class Im2col(Layer):
         self.columns = column_map(channels, size, grid, *steps)
 
     def forward_at(self, side: Side, bottom: Blobs, top: Blobs) -> None:
-        self._bring_tables(side, bottom, top)
+        im2col = self._kernels(side, bottom, top).im2col
         im2col(side, self.columns, side.data(bottom[0]), side.mutable_data(top[0]))
 
     def backward_at(self, side: Side, top: Blobs, propagate_down: Sequence[bool], bottom: Blobs) -> None:
-        self._bring_tables(side, bottom, top)
+        col2im = self._kernels(side, bottom, top).col2im
         col2im(side, self.columns, side.diff(top[0]), side.mutable_diff(bottom[0]))
 
-    def _bring_tables(self, side: Side, bottom: Blobs, top: Blobs) -> None:
-        if side.gpu and self.tables is not None:
+    def _kernels(self, side: Side, bottom: Blobs, top: Blobs) -> ModuleType:
+        """The module of a side's kernels, with what they look up brought there."""
+        if not side.gpu:
+            return host_kernels
+        if self.tables is not None:
             self.tables.bring(side, bottom[0], top[0])
+        return device_kernels

@@ -10,7 +10,7 @@ from numpy.typing import DTypeLike
 
 from refcaffe.blob import Blob
 from refcaffe.checks import Checker
-from refcaffe.kernels.lrn import lrn_device_backward, lrn_scale, lrn_subtract_neighbours
+from refcaffe.kernels.lrn import lrn_backward, lrn_device_backward, lrn_device_scale, lrn_forward
 from refcaffe.layers.base import Blobs, Layer, make, register
 from refcaffe.layers.engine import check_engine
 from refcaffe.layers.sums import check_size, in_double
@@ -85,13 +85,13 @@ class LRN(Layer):
             return
         x, y, scale = side.data(bottom[0]), side.mutable_data(top[0]), side.mutable_data(self.scale)
         check_size(side, x.size)
-        lrn_scale(side, x, self.size, self.k, self.alpha / self.dtype.type(self.size), scale)
-        side.xp.power(scale, -self.beta, out=y, **self._precision(side))
-        y *= x
-
-    @staticmethod
-    def _precision(side: Side) -> dict[str, Any]:
-        return in_double(side.xp) if side.gpu else {}
+        alpha = self.alpha / self.dtype.type(self.size)
+        if side.gpu:
+            lrn_device_scale(x, self.size, self.k, alpha, scale)
+            side.xp.power(scale, -self.beta, out=y, **in_double(side.xp))
+            y *= x
+        else:
+            lrn_forward(x, self.size, self.k, alpha, -self.beta, scale, y)
 
     def backward_at(self, side: Side, top: Blobs, propagate_down: Sequence[bool], bottom: Blobs) -> None:
         if self.within:
@@ -100,13 +100,12 @@ class LRN(Layer):
         dy, y, x = side.diff(top[0]), side.data(top[0]), side.data(bottom[0])
         scale, dx = side.data(self.scale), side.mutable_diff(bottom[0])
         check_size(side, x.size)
-        side.xp.power(scale, -self.beta, out=dx, **self._precision(side))
         factor = self.dtype.type(2.0 * float(self.alpha) * float(self.beta) / self.size)
         if side.gpu:
+            side.xp.power(scale, -self.beta, out=dx, **in_double(side.xp))
             lrn_device_backward(x, y, dy, scale, dx, self.size, factor, dx)
-            return
-        dx *= dy
-        lrn_subtract_neighbours(side, x, y, dy, scale, self.size, factor, dx)
+        else:
+            lrn_backward(x, y, dy, scale, self.size, -self.beta, factor, dx)
 
     def _backward_within(self, top: Blobs, propagate_down: Sequence[bool], bottom: Blobs) -> None:
         if not propagate_down[0]:

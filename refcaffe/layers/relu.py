@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import DTypeLike
 
+from refcaffe.kernels.relu import relu_backward, relu_forward
 from refcaffe.layers.base import Blobs, NeuronLayer, register
-from refcaffe.layers.blocks import blocks
+from refcaffe.layers.blocks import each_block
 from refcaffe.layers.engine import check_engine
 from refcaffe.layers.sums import choose, parts
 from refcaffe.proto.caffe_pb2 import LayerParameter
@@ -25,19 +27,24 @@ class ReLU(NeuronLayer):
         self.slope = self.dtype.type(param.relu_param.negative_slope)
 
     def forward_at(self, side: Side, bottom: Blobs, top: Blobs) -> None:
-        for x, y in blocks(side, side.data(bottom[0]), side.mutable_data(top[0])):
+        def formula(x: Any, y: Any) -> None:
             if side.gpu:
                 choose(x > 0, x, x * self.slope, y)
-                continue
-            high, low = parts(x)
-            low *= self.slope
-            side.xp.add(high, low, out=y)
+            else:
+                relu_forward(x, self.slope, y)
+
+        each_block(side, formula, side.data(bottom[0]), side.mutable_data(top[0]))
 
     def backward_at(self, side: Side, top: Blobs, propagate_down: Sequence[bool], bottom: Blobs) -> None:
         if not propagate_down[0]:
             return
-        arrays = side.data(bottom[0]), side.diff(top[0]), side.mutable_diff(bottom[0])
-        for x, dy, dx in blocks(side, *arrays):
-            factor = (x <= 0) * self.slope
-            factor += x > 0
-            side.xp.multiply(dy, factor, out=dx)
+
+        def formula(x: Any, dy: Any, dx: Any) -> None:
+            if side.gpu:
+                factor = (x <= 0) * self.slope
+                factor += x > 0
+                side.xp.multiply(dy, factor, out=dx)
+            else:
+                relu_backward(x, dy, self.slope, dx)
+
+        each_block(side, formula, side.data(bottom[0]), side.diff(top[0]), side.mutable_diff(bottom[0]))

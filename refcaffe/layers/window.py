@@ -67,7 +67,8 @@ class DeviceTables:
 
 def device_tables(window: Window, force_nd: bool) -> DeviceTables | None:
     """The tables of a window for which upstream takes its N-D kernels: any but one over two axes, unless forced."""
-    return DeviceTables(window) if force_nd or len(window.kernel) != 2 else None
+    axes = len(window.kernel)
+    return DeviceTables(window) if axes and (force_nd or axes != 2) else None
 
 
 def read_window(param: ConvolutionParameter, axes: int, check: Checker, end: str) -> Window:

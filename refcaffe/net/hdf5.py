@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from refcaffe.checks import Checker, CheckError
@@ -17,6 +18,7 @@ from refcaffe.hdf5 import (
     opened,
     save_blob,
 )
+from refcaffe.telling import telling
 
 if TYPE_CHECKING:
     from refcaffe.net.net import Net
@@ -33,15 +35,13 @@ def copy_trained_layers(net: Net, path: str) -> None:
     unreadable = f"Error reading weights from {path}"
     with opened(path, CheckError(f"Check failed: file_hid >= 0 (-1 vs. 0) Couldn't open {path}", _FILE)) as file:
         data = open_group(file, "data", CheckError(f"Check failed: data_hid >= 0 (-1 vs. 0) {unreadable}", _FILE))
-        try:
+        with telling(lambda: f"copying weights from {path}"):
             for name in link_names(data):
                 if name not in by_name:
                     _log.info("Ignoring source layer %s", name)
                     continue
                 failed = CheckError(f"Check failed: layer_hid >= 0 (-1 vs. 0) {unreadable}", _FILE)
                 _copy_layer(net, by_name[name], open_group(data, name, failed))
-        except CheckError as error:
-            raise error.within(f"copying weights from {path}") from error.__cause__
 
 
 def _copy_layer(net: Net, i: int, group: Any) -> None:
@@ -50,10 +50,8 @@ def _copy_layer(net: Net, i: int, group: Any) -> None:
     _check.le(count_links(group), len(blobs), "num_source_params <= target_blobs.size()", text)
     for j, blob in enumerate(blobs):
         if has_link(group, str(j)):
-            try:
+            with telling(partial("layer '{}', parameter {}".format, name, j)):
                 load_blob(group, str(j), blob)
-            except CheckError as error:
-                raise error.within(f"layer '{name}', parameter {j}") from error.__cause__
         # Of shared parameters a file has the owner's alone.
         elif net.parameters.owners[net.param_ids[i][j]] == -1:
             _check.fatal(text)

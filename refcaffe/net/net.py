@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Sequence
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +14,7 @@ from numpy.typing import DTypeLike
 
 from refcaffe import context
 from refcaffe.blob import Blob
-from refcaffe.checks import Checker, CheckError
+from refcaffe.checks import Checker
 from refcaffe.context import Mode
 from refcaffe.layers import create
 from refcaffe.layers.base import Layer
@@ -25,6 +26,7 @@ from refcaffe.net.read import check_file, read_net_param
 from refcaffe.net.splits import insert_splits
 from refcaffe.proto import caffe_pb2
 from refcaffe.proto.io import to_text
+from refcaffe.telling import telling
 
 if TYPE_CHECKING:
     from refcaffe.proto.caffe_pb2 import LayerParameter, NetParameter
@@ -122,11 +124,8 @@ class Net(PycaffeNet):
         for layer_param in param.layer:
             if not layer_param.HasField("phase"):
                 layer_param.phase = self.phase
-            try:
+            with telling(partial(_place, layer_param.name, layer_param.type, self.name, "set-up")):
                 self._add_layer(layer_param, by_name, available)
-            except CheckError as error:
-                place = f"layer '{layer_param.name}' ({layer_param.type}) of net '{self.name}', set-up"
-                raise error.within(place) from error.__cause__
         backward_flags.prune(self)
         if param.force_backward:
             backward_flags.force(self)
@@ -236,7 +235,7 @@ class Net(PycaffeNet):
         _check.lt(end, len(self.all_layers), "end < layers_.size()")
         loss = self.dtype.type(0)
         i = start
-        try:
+        with telling(lambda: self._place(i, "forward")):
             for i in range(start, end + 1):
                 for callback in self.before_forward_callbacks:
                     callback(i)
@@ -245,8 +244,6 @@ class Net(PycaffeNet):
                     debug_info.forward(self, i)
                 for callback in self.after_forward_callbacks:
                     callback(i)
-        except CheckError as error:
-            raise error.within(self._place(i, "forward")) from error.__cause__
         return loss
 
     def backward_from_to(self, start: int, end: int) -> None:
@@ -254,7 +251,7 @@ class Net(PycaffeNet):
         _check.ge(end, 0, "end >= 0")
         _check.lt(start, len(self.all_layers), "start < layers_.size()")
         i = start
-        try:
+        with telling(lambda: self._place(i, "backward")):
             for i in range(start, end - 1, -1):
                 for callback in self.before_backward_callbacks:
                     callback(i)
@@ -264,11 +261,9 @@ class Net(PycaffeNet):
                         debug_info.backward(self, i)
                 for callback in self.after_backward_callbacks:
                     callback(i)
-        except CheckError as error:
-            raise error.within(self._place(i, "backward")) from error.__cause__
 
     def _place(self, i: int, what: str) -> str:
-        return f"layer '{self.layer_names[i]}' ({self.all_layers[i].type}) of net '{self.name}', {what}"
+        return _place(self.layer_names[i], self.all_layers[i].type, self.name, what)
 
     def forward_backward(self) -> Any:
         """One pass forward and backward over all layers; returns the loss."""
@@ -281,10 +276,8 @@ class Net(PycaffeNet):
     def reshape(self) -> None:
         """Reshape every layer in order, after the shape of an input changed."""
         for i, layer in enumerate(self.all_layers):
-            try:
+            with telling(partial(self._place, i, "reshape")):
                 layer.reshape(self.bottoms[i], self.tops[i])
-            except CheckError as error:
-                raise error.within(self._place(i, "reshape")) from error.__cause__
 
     def clear_param_diffs(self) -> None:
         """Zero the gradient of every learnable parameter, on the side that the mode says."""
@@ -335,6 +328,10 @@ class Net(PycaffeNet):
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self.close()
+
+
+def _place(layer: str, kind: str, net: str, what: str) -> str:
+    return f"layer '{layer}' ({kind}) of net '{net}', {what}"
 
 
 def _warn_old_form(network_file: Any, phase: int, weights: StrPath) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from refcaffe.proto import caffe_pb2
 from refcaffe.proto.io import read_text, read_trained
 from refcaffe.proto.upgrade import upgrade_net
+from refcaffe.telling import telling
 
 if TYPE_CHECKING:
     from refcaffe.proto.caffe_pb2 import NetParameter
@@ -24,8 +25,9 @@ def check_file(path: str | os.PathLike[str]) -> None:
 
 def read_net_param(path: str) -> NetParameter:
     """The definition in a text file."""
-    param = read_text(path, caffe_pb2.NetParameter)
-    upgrade_net(param, path)
+    with telling(lambda: path):
+        param = read_text(path, caffe_pb2.NetParameter)
+        upgrade_net(param, path)
     return param
 
 
@@ -35,6 +37,7 @@ def read_trained_net(path: str) -> tuple[NetParameter, list[Numbers]]:
     The numbers of the parameters, in the order of the layers' ``blobs``, may be apart from the definition; None, or an
     end of the list, stands for those that are in it. No upgrade changes that order.
     """
-    param, numbers = read_trained(path, caffe_pb2.NetParameter)
-    upgrade_net(param, path)
+    with telling(lambda: path):
+        param, numbers = read_trained(path, caffe_pb2.NetParameter)
+        upgrade_net(param, path)
     return param, numbers

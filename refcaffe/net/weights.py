@@ -7,12 +7,13 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from refcaffe.blob import Blob
-from refcaffe.checks import Checker, CheckError
+from refcaffe.checks import Checker
 from refcaffe.hdf5 import is_hdf5
 from refcaffe.net import hdf5
 from refcaffe.net.read import read_trained_net
 from refcaffe.proto import caffe_pb2
 from refcaffe.proto.io import write_binary
+from refcaffe.telling import telling
 
 if TYPE_CHECKING:
     from refcaffe.net.net import Net
@@ -62,10 +63,8 @@ def copy_from_file(net: Net, path: str) -> None:
         hdf5.copy_trained_layers(net, path)
         return
     param, numbers = read_trained_net(path)
-    try:
+    with telling(lambda: f"copying weights from {path}"):
         copy_trained_layers(net, param, numbers)
-    except CheckError as error:
-        raise error.within(f"copying weights from {path}") from error.__cause__
 
 
 def share_trained_layers(net: Net, other: Net) -> None:

@@ -54,7 +54,7 @@ def read_text(path: Path, message_class: type[M]) -> M:
 
     Raises ParseError if it does not hold one, CheckError ("File not found") if it cannot be opened.
     """
-    return parse_text(_contents(path, message_class, "Text"), message_class, os.fspath(path))
+    return parse_text(_contents(path, message_class, "Text"), message_class, os.fsdecode(path))
 
 
 def parse_text(text: str | bytes, message_class: type[M], name: str) -> M:
@@ -85,13 +85,13 @@ def read_trained(path: Path, message_class: type[M]) -> tuple[M, list[Numbers]]:
 
 def _binary(path: Path, message_class: type[Message]) -> bytes:
     if os.path.exists(path) and os.path.getsize(path) > _MOST_BYTES:
-        name = os.fspath(path)
+        name = os.fsdecode(path)
         raise _parse_error(message_class, "Binary", name, []).within(f"{name} is larger than 2 GB")
     return _contents(path, message_class, "Binary")
 
 
 def _parse_binary(data: bytes, message_class: type[M], path: Path) -> M:
-    name = os.fspath(path)
+    name = os.fsdecode(path)
     try:
         message: Any = decode(data, message_class)
     except (DecodeError, ValueError, RecursionError) as cause:
@@ -153,7 +153,7 @@ def replacing(path: Path) -> Iterator[IO[bytes]]:
 
 
 def _contents(path: Path, message_class: type[Message], form: str) -> bytes:
-    name = os.fspath(path)
+    name = os.fsdecode(path)
     try:
         with open(path, "rb") as file:
             return file.read()
@@ -190,4 +190,4 @@ def _place(complaint: Complaint, data: bytes, name: str) -> str:
 def _not_written(condition: str, path: Path, cause: Exception) -> NoReturn:
     reason = cause.strerror if isinstance(cause, OSError) else cause
     error = CheckError(f"Check failed: {condition} ", check.file)
-    raise error.within(f"{os.fspath(path)} could not be written: {reason}") from cause
+    raise error.within(f"{os.fsdecode(path)} could not be written: {reason}") from cause

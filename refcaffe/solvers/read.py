@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from refcaffe.proto import caffe_pb2
 from refcaffe.proto.io import read_text
 from refcaffe.proto.upgrade import upgrade_solver
+from refcaffe.telling import telling
 
 if TYPE_CHECKING:
     from refcaffe.proto.caffe_pb2 import SolverParameter
@@ -24,8 +25,9 @@ def _extension(path: str) -> str:
 
 def read_solver_param(path: str) -> SolverParameter:
     """The definition in a text file, with a ``snapshot_prefix``: by default the file's own name without its ending."""
-    param = read_text(path, caffe_pb2.SolverParameter)
-    upgrade_solver(param, path)
+    with telling(lambda: path):
+        param = read_text(path, caffe_pb2.SolverParameter)
+        upgrade_solver(param, path)
     if not param.HasField("snapshot_prefix"):
         param.snapshot_prefix = path.removesuffix(_extension(path))
         _log.info("snapshot_prefix was not specified and is set to %s", param.snapshot_prefix)

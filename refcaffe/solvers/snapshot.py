@@ -11,6 +11,7 @@ from refcaffe.net.read import read_trained_net
 from refcaffe.net.weights import copy_trained_layers
 from refcaffe.proto import caffe_pb2
 from refcaffe.proto.io import read_binary, write_binary
+from refcaffe.telling import telling
 
 if TYPE_CHECKING:
     from refcaffe.solvers.sgd import SGDSolver
@@ -53,9 +54,11 @@ def _write_hdf5(solver: SGDSolver, model: str) -> None:
 
 def restore(solver: SGDSolver, path: str) -> None:
     """Take iteration, parameters, step and history from a state file, HDF5 if named so, and the model file it names."""
-    if path.endswith(".h5"):
-        _restore_hdf5(solver, path)
-        return
+    with telling(lambda: f"restoring solver state from {path}"):
+        (_restore_hdf5 if path.endswith(".h5") else _restore_binary)(solver, path)
+
+
+def _restore_binary(solver: SGDSolver, path: str) -> None:
     state = read_binary(path, caffe_pb2.SolverState)
     solver.iter = state.iter
     if state.HasField("learned_net"):

@@ -21,6 +21,7 @@ from refcaffe.proto import caffe_pb2
 from refcaffe.proto.io import to_text
 from refcaffe.solvers.nets import make_test_nets, make_train_net
 from refcaffe.solvers.read import read_solver_param
+from refcaffe.telling import telling
 
 if TYPE_CHECKING:
     from refcaffe.proto.caffe_pb2 import SolverParameter
@@ -339,7 +340,9 @@ def register(name: str) -> Callable[[S], S]:
 
 def create(param: SolverParameter | str, dtype: DTypeLike = np.float32) -> Solver:
     """A solver of the type that the definition names (pycaffe: ``get_solver``)."""
-    given = read_solver_param(param) if isinstance(param, str) else param
-    text = f"Unknown solver type: {given.type} (known types: {', '.join(sorted(_registry))})"
-    _check_factory.eq(int(given.type in _registry), 1, "registry.count(type) == 1", text)
-    return _registry[given.type](given, dtype)
+    if isinstance(param, str):
+        with telling(lambda: f"solver definition {param}"):
+            return create(read_solver_param(param), dtype)
+    text = f"Unknown solver type: {param.type} (known types: {', '.join(sorted(_registry))})"
+    _check_factory.eq(int(param.type in _registry), 1, "registry.count(type) == 1", text)
+    return _registry[param.type](param, dtype)

@@ -96,7 +96,7 @@ def test_killed_while_it_saves_and_resumed_a_run_ends_as_the_whole_one(tmp_path,
     )
     finish(train(whole))
     chance = random.Random(7)
-    for _ in range(4):
+    for _ in range(3):
         state = last_state(killed, ending)
         process = train(killed, *([f"--snapshot={state}"] if state else []))
         saves = chance.randint(2, 5)  # two lines a snapshot

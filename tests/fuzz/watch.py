@@ -1,0 +1,109 @@
+"""What one input costs the process: memory, processor time, threads, open files. Linux only."""
+
+from __future__ import annotations
+
+import ctypes
+import faulthandler
+import gc
+import os
+import resource
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from refcaffe.kernels.parallel import WORKER_NAME
+
+ROOM = 64 << 20  # bytes that every input may take, besides four times its size
+CPU_SECONDS = 5
+WALL_SECONDS = 60  # for those that wait for something; more, since others use the machine, too
+_PAGE = resource.getpagesize()
+
+
+@dataclass
+class Cost:
+    """``grown``: how far the process's resident memory went above what it was; ``left``: what should have gone."""
+
+    grown: int = 0
+    seconds: float = 0.0
+    left: str = ""
+
+
+def arm() -> None:
+    """Have the process killed, and its stacks shown, if the time that ``watched`` gives is over."""
+    faulthandler.enable()
+    faulthandler.register(signal.SIGPROF, all_threads=True, chain=True)
+
+
+def tidy() -> None:
+    """Give back what was freed, and take the rest for granted."""
+    gc.collect()
+    gc.freeze()
+    ctypes.CDLL(None).malloc_trim(0)
+
+
+def _resident() -> int:
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[1]) * _PAGE
+
+
+def _peak() -> int:
+    with open("/proc/self/status") as file:
+        return next(int(line.split()[1]) << 10 for line in file if line.startswith("VmHWM"))
+
+
+def _writable() -> int:
+    with open("/proc/self/status") as file:
+        return next(int(line.split()[1]) << 10 for line in file if line.startswith("VmData"))
+
+
+def _foreign_threads() -> list[str]:
+    known = (threading.main_thread().name, WORKER_NAME)
+    return [thread.name for thread in threading.enumerate() if not thread.name.startswith(known)]
+
+
+def _open_files() -> list[str]:
+    found = []
+    for number in os.listdir("/proc/self/fd"):
+        try:
+            found.append(os.readlink(f"/proc/self/fd/{number}"))
+        except OSError:  # the listing's own
+            continue
+    return sorted(found)
+
+
+def _left(files: list[str]) -> str:
+    threads, more = _foreign_threads(), [name for name in _open_files() if name not in files]
+    return "; ".join(f"{what} {names}" for what, names in (("threads", threads), ("open files", more)) if names)
+
+
+@contextmanager
+def watched(size: int) -> Iterator[Cost]:
+    """The cost of a block that handles ``size`` bytes; it gets MemoryError where it wants too much.
+
+    Whatever takes longer than ``CPU_SECONDS`` ends the process.
+    """
+    cost, files = Cost(), _open_files()
+    allowed = ROOM + 4 * size
+    with open("/proc/self/clear_refs", "w") as file:
+        file.write("5")  # the peak starts anew
+    before, start = _resident(), time.process_time()
+    limit = resource.getrlimit(resource.RLIMIT_DATA)
+    faulthandler.dump_traceback_later(WALL_SECONDS, exit=True)
+    signal.setitimer(signal.ITIMER_PROF, CPU_SECONDS)
+    resource.setrlimit(resource.RLIMIT_DATA, (_writable() + allowed, limit[1]))
+    try:
+        yield cost
+    finally:
+        resource.setrlimit(resource.RLIMIT_DATA, limit)
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        faulthandler.cancel_dump_traceback_later()
+        cost.seconds = time.process_time() - start
+        cost.grown = max(0, _peak() - before)
+        if _left(files):
+            gc.collect()
+            cost.left = _left(files)
+        if cost.grown > allowed:
+            cost.left = "; ".join(filter(None, (cost.left, f"memory grew by {cost.grown} bytes")))
