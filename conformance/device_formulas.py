@@ -17,7 +17,7 @@ import numpy as np
 
 from conformance.cases import Case
 
-KINDS = ("layer", "net", "solver", "snapshot", "error")
+KINDS = ("layer", "net", "solver", "snapshot", "error", "filler")
 
 
 class Effect(Enum):
@@ -83,8 +83,12 @@ RULES = (
     Rule(("Pooling", "SPP"), Effect.REFUSAL, "stochastic pooling is there", r"pool:\s*STOCHASTIC"),
     Rule(("BatchReindex",), Effect.REFUSAL, "no rows: tables without memory",
          given=lambda arrays: any(array.size == 0 for array in arrays.values())),
-    Rule(("AdaGrad", "RMSProp", "Adam", "AdaDelta"), Effect.ROUNDING, "one kernel in place of a chain of vector operations"),
+    Rule(("SGD", "Nesterov", "AdaGrad", "RMSProp", "Adam", "AdaDelta"), Effect.ROUNDING,
+         "updates in one kernel, where BLAS has fused multiply-add"),
 )  # fmt: skip
+
+ON_CUDA = Rule(("everything",), Effect.ROUNDING, "has CUDA's functions, and sums in their own order")
+"""A device in host memory has the host's libm and BLAS."""
 
 
 class Leniency:
@@ -112,19 +116,24 @@ def _is_gradient(where: str) -> bool:
     return re.search(r"diff|grad|param|history|loss", where) is not None
 
 
-def leniency(case: Case) -> Leniency:
-    """The rules that hold for a case that was recorded on the host, when it runs on a device."""
-    if case.kind not in KINDS or case.problem:
+def leniency(case: Case, device: str) -> Leniency:
+    """The rules that hold for a case when it runs on a device: ``fake`` or ``cuda``; on ``cpu`` there are none."""
+    if device == "cpu" or case.problem:
         return Leniency()
+    always = (ON_CUDA,) if device == "cuda" else ()
+    if case.kind not in KINDS:
+        return Leniency(always)
     given = case.fresh().given_arrays  # not to be kept by the case
     texts = [path.read_text(encoding="utf-8", errors="replace") for path in case.folder.rglob("*.prototxt")]
-    phases = {str(case.given.get("phase"))} | {str(op.get("phase", "TRAIN")) for op in case.given.get("ops", ())}
-    classes = [f"type: {op['class']}" for op in case.given.get("ops", ()) if op.get("class")]
-    text = "\n".join([*texts, *classes, *phases])
+    ops = case.given.get("ops", [case.given])
+    phases = {str(op.get("phase", "TRAIN")) for op in ops}
+    classes = [f"type: {op['class']}" for op in ops if op.get("class")]
+    default = ["type: SGD"] if case.kind in ("solver", "snapshot") else []
+    text = "\n".join([*texts, *classes, *default, *phases])
     there = {_plain(word) for word in re.findall(r"(?:\btype|solver_type):\s*\"?(\w+)", text)}
     held = (rule for rule in RULES if any(_plain(name) in there for name in rule.types))
     held = (rule for rule in held if re.search(rule.pattern, text))
-    return Leniency(tuple(rule for rule in held if rule.given is None or rule.given(given)))
+    return Leniency((*always, *(rule for rule in held if rule.given is None or rule.given(given))))
 
 
 def _plain(name: str) -> str:

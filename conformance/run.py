@@ -13,7 +13,7 @@ from contextlib import contextmanager
 
 from conformance import kinds
 from conformance.cases import Case, CaseError
-from conformance.device_formulas import Leniency, leniency
+from conformance.device_formulas import leniency
 from conformance.engines import Engine, make_engine
 from conformance.outcome import Findings, Outcome, Status, Unsupported
 
@@ -21,7 +21,7 @@ from conformance.outcome import Findings, Outcome, Status, Unsupported
 def run_case(case: Case, engine: Engine) -> Outcome:
     """Play one case on the engine and judge it. Whatever goes wrong is part of the outcome."""
     started = time.perf_counter()
-    lenient = leniency(case) if engine.device != "cpu" else Leniency()
+    lenient = leniency(case, engine.device)
     findings = Findings(lenient)
     status, reason = Status.FAILED, ""
     try:

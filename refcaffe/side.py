@@ -10,6 +10,7 @@ from refcaffe import context
 from refcaffe.blob import Blob
 from refcaffe.context import Mode
 from refcaffe.device import Memory, runtime
+from refcaffe.kernels.parallel import copy
 
 
 class Side:
@@ -48,7 +49,7 @@ class Side:
         Contiguous arrays of one size and type; ``source`` lies on ``source_side`` if that is another one.
         """
         if not self.gpu and context.current().mode is Mode.CPU:
-            np.copyto(to, source.reshape(to.shape))
+            copy(source, to)
             return
         target = Memory.of(to, self.gpu)
         data = Memory.of(source, (source_side or self).gpu)

@@ -50,10 +50,11 @@ def _iteration(case: Case, formula: Formula, params: Arrays) -> list[tuple[str, 
     given, wanted = case.given_arrays, case.given["propagate_down"]
     bottoms = [bounded(given[f"bottom{i}"]) for i in range(len(case.given["bottoms"]))]
     before = list(params)
-    tops = _asked(lambda: formula.forward(bottoms, params), [])
+    shown = len(case.recorded.values["tops"])
+    tops = _asked(lambda: formula.forward(bottoms, params), [])[:shown]
     found = [(f"top{i}", top) for i, top in enumerate(tops)]
     found += [(f"param{i}", param) for i, param in enumerate(params) if param is not before[i]]
-    weights = _weights(formula.layer, len(case.recorded.values["tops"]))
+    weights = _weights(formula.layer, shown)
     if tops and any(weights):
         losses = [dot(top, bounded(np.full(top.shape, weight))) for top, weight in zip(tops, weights) if weight]
         found.append(("loss", sum(losses[1:], losses[0])))

@@ -52,7 +52,7 @@ class Doubles:
 
 
 class Moving(Formula):
-    """What ``Doubles`` says above. ``guides``: bottoms whose numbers are indices or selectors, or whose shape counts."""
+    """A layer of which that is true. ``guides``: bottoms that are indices or selectors, or whose shape alone counts."""
 
     guides: frozenset[int] = frozenset()
     decides: frozenset[int] = frozenset()  # tops that are places or decisions: unknown unless the bottoms are exact

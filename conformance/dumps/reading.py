@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
@@ -29,12 +30,12 @@ class Dump:
         self._plain: dict[str, Callable[[], np.ndarray]] = {}
         if path.is_file() and path.suffix == ".npz":
             archive = _load(path)
-            self._plain = {name: lambda name=name: archive[name] for name in archive.files}
+            self._plain = {name: partial(archive.__getitem__, name) for name in archive.files}
         elif (path / "index.json").is_file():
             self.index = _read_index(path / "index.json")
         elif path.is_dir():
             files = {file.relative_to(path).with_suffix("").as_posix(): file for file in sorted(path.rglob("*.npy"))}
-            self._plain = {unquote(name): lambda file=file: _load(file) for name, file in files.items()}
+            self._plain = {unquote(name): partial(_load, file) for name, file in files.items()}
         else:
             raise DumpError(f"{path}: no folder and no .npz file")
         if not self.index and not self._plain:

@@ -24,7 +24,7 @@ def print_table(console: Console, comparison: Comparison, everything: bool) -> N
         table.add_column(title, overflow="fold")
     shown = [v for v in comparison.verdicts if everything or v.status not in (EQUAL, MISSING)]
     for v in shown:
-        drift = "" if v.drift is None else f"{v.drift:.2g} of the largest"
+        drift = "" if not v.drift else f"{v.drift:.2g} of the largest"
         cells = v.layer, v.type, v.name, v.status, drift, _near_text(v.a), _near_text(v.b), v.note
         table.add_row(*map(escape, cells), style=_STYLES.get(v.status, ""))
     if shown:

@@ -110,8 +110,12 @@ class RefcaffeEngine(Engine):
             raise Unsupported(f"unknown upstream {upstream!r}")
         reader_era, debug, _ = _BUILDS[upstream]
         with context.build(reader_era=reader_era, debug=debug), RefcaffePycaffe() as caffe:
-            context.current().mode = Mode.GPU if self.runtime.has_gpu else Mode[mode]
+            context.current().mode = self._mode(mode)
             yield caffe
+
+    def _mode(self, recorded: str) -> Mode:
+        """Where there is a device, everything runs there: what cases recorded on the host have as well."""
+        return Mode.GPU if self.runtime.has_gpu else Mode[recorded]
 
     @contextmanager
     def pipeline(self, upstream: str, mode: str) -> Iterator[RefcaffePipeline]:
@@ -121,7 +125,7 @@ class RefcaffeEngine(Engine):
         here = context.current()
         before = here.solver_count, here.solver_rank
         with context.build(reader_era=reader_era, debug=debug), RefcaffePipeline() as caffe:
-            here.mode = Mode[mode]
+            here.mode = self._mode(mode)
             try:
                 yield caffe
             finally:
@@ -145,10 +149,14 @@ class RefcaffeEngine(Engine):
     def programs(self, upstream: str) -> Programs:
         if upstream not in _BUILDS:
             raise Unsupported(f"unknown upstream {upstream!r}")
-        gpu = _BUILDS[upstream][2]
+        reader_era, _, gpu = _BUILDS[upstream]
         uses = "cpu" if not gpu else "cuda" if self.device == "cuda" else "fake"
         paths = [str(Path(refcaffe.__file__).resolve().parents[1]), os.environ.get("PYTHONPATH", "")]
-        environment = {"PYTHONPATH": os.pathsep.join(filter(None, paths)), "REFCAFFE_DEVICE": uses}
+        environment = {
+            "PYTHONPATH": os.pathsep.join(filter(None, paths)),
+            "REFCAFFE_DEVICE": uses,
+            "REFCAFFE_READER_ERA": "1" if reader_era else "",
+        }
         return Programs("refcaffe", refcaffe.__version__, _command, environment)
 
     def not_yet(self, message: str) -> str | None:

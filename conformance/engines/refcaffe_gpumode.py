@@ -180,7 +180,7 @@ class RefcaffeGpuWorld:
     def external(self, side: str, values: Any) -> Memory:
         array = np.array(values, np.float32)
         on_device = side == "gpu"
-        memory = Memory.of(self.runtime.xp.array(array) if on_device else array, on_device)
+        memory = Memory.of(self.runtime.xp.asarray(array) if on_device else array, on_device)
         self._kept.append(memory)
         return memory
 

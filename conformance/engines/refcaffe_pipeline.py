@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -71,6 +72,10 @@ class RefcaffeTransformer:
 class RefcaffePipeline(RefcaffePycaffe):
     """``conformance.engines.pipeline.Pipeline``."""
 
+    def __enter__(self) -> RefcaffePipeline:
+        super().__enter__()
+        return self
+
     def words_ahead(self, count: int) -> list[int]:
         return context.current().stream.ahead(count).tolist()
 
@@ -112,7 +117,7 @@ class RefcaffePipeline(RefcaffePycaffe):
             return chosen(images, data.tobytes(), own[0](data, mode))
 
         def read_image(path: str, *args: Any, **kwargs: Any) -> Any:
-            return chosen(files, path, own[1](path, *args, **kwargs))
+            return chosen(files, os.path.normpath(path), own[1](path, *args, **kwargs))
 
         decode.pixels_of, decode.read_image = pixels_of, read_image  # type: ignore[assignment]
         try:

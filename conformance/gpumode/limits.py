@@ -60,10 +60,12 @@ class Limits:
     def _derived(self, name: str, recorded: Any) -> Bound:
         if self._bounds is None:
             self._bounds = bounds_of(self.case)
+        # Where nothing can be derived, as around infinities, a value may be some units in its last place off.
+        default = libm_bound("default", np.asarray(recorded))
         if name not in self._bounds:
-            return libm_bound("default", np.asarray(recorded))
+            return default
         error = self._bounds[name].error
-        return BLAS_FACTOR * np.where(np.isfinite(error), error, 0.0)
+        return np.where(np.isfinite(error), BLAS_FACTOR * error, default)
 
 
 def moved_parameters(case: Case, number: int) -> Case:

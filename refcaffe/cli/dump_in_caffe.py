@@ -7,7 +7,7 @@ needed. `refcaffe compare A B` shows where two such folders part.
     python dump_in_caffe.py --model deploy.prototxt --weights net.caffemodel --input x.npy --out dump/
 """
 # One file for every Python and every pycaffe of the time, hence its old-fashioned style:
-# ruff: noqa: UP, PTH, PLR, SIM
+# ruff: noqa: B904, C402, UP004, UP010, UP024, UP031
 # mypy: disable-error-code="no-untyped-def"
 
 from __future__ import print_function

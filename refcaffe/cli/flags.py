@@ -67,23 +67,26 @@ CAFFE_FLAGS = (
         "Cannot be set simultaneously with snapshot.",
     ),
 )  # fmt: skip
-# Ours, and those of Caffe's logging library that do something here.
-OWN_FLAGS = (
+# Those of Caffe's logging library that do something here.
+LOG_FLAGS = (
     Flag("log_dir", "", "If given, what is logged is also written to a file of its own in this folder."),
-    Flag("log_json", "", "If given, 'train' writes what happens to this file, one JSON object a line."),
     Flag("minloglevel", 0, "Log nothing below this level: 0 INFO, 1 WARNING, 2 ERROR, 3 FATAL."),
-)  # fmt: skip
+)
+OWN_FLAGS = (
+    LOG_FLAGS[0],
+    Flag("log_json", "", "If given, 'train' writes what happens to this file, one JSON object a line."),
+    LOG_FLAGS[1],
+)
 # The rest is taken so that old scripts run: logs go to standard error whatever these say.
 _WITHOUT_EFFECT = (
     Flag("alsologtostderr", True, ""), Flag("colorlogtostderr", False, ""), Flag("logtostderr", True, ""),
     Flag("stderrthreshold", 0, ""), Flag("v", 0, ""), Flag("vmodule", "", ""),
     Flag("help", False, ""), Flag("helpshort", False, ""), Flag("helpfull", False, ""), Flag("version", False, ""),
 )  # fmt: skip
-_KNOWN = {flag.name: flag for flag in (*CAFFE_FLAGS, *OWN_FLAGS, *_WITHOUT_EFFECT)}
 
 
 class Flags:
-    """The values of all flags, as attributes.
+    """The values of all flags, as attributes: those of a program, and what every program knows.
 
     ``words``: what is no flag; ``given``: names of the flags that were given; ``errors``: what is wrong, a line each.
     """
@@ -106,15 +109,29 @@ class Flags:
     helpshort: bool
     helpfull: bool
     version: bool
+    # Of the tools around databases.
+    backend: str
+    check_size: bool
+    encode_type: str
+    encoded: bool
+    gray: bool
+    resize_height: int
+    resize_width: int
+    shuffle: bool
 
-    def __init__(self) -> None:
+    def __init__(self, own: Iterable[Flag] = (*CAFFE_FLAGS, *OWN_FLAGS)) -> None:
         self.words: list[str] = []
         self.given: set[str] = set()
         self.errors: list[str] = []
-        for flag in _KNOWN.values():
+        self._known = {flag.name: flag for flag in (*own, *LOG_FLAGS, *_WITHOUT_EFFECT)}
+        for flag in self._known.values():
             setattr(self, flag.name, flag.default)
-        for name in ("log_dir", "minloglevel"):  # Caffe's logging library looks there too
-            setattr(self, name, _KNOWN[name].read(os.environ.get(f"GLOG_{name}", "")) or getattr(self, name))
+        for flag in LOG_FLAGS:  # Caffe's logging library looks there too
+            setattr(self, flag.name, flag.read(os.environ.get(f"GLOG_{flag.name}", "")) or flag.default)
+
+    def find(self, name: str) -> Flag | None:
+        """A flag by its name, dashes for underlines allowed."""
+        return self._known.get(name) or self._known.get(name.replace("-", "_"))
 
     @property
     def stages(self) -> list[str]:
@@ -122,23 +139,21 @@ class Flags:
         return self.stage.split(",")
 
 
-def _find(name: str) -> Flag | None:
-    return _KNOWN.get(name) or _KNOWN.get(name.replace("-", "_"))
-
-
-def _unknown(name: str) -> str:
-    meant = _find(name[2:]) if name.startswith("no") else None
+def _unknown(flags: Flags, name: str) -> str:
+    meant = flags.find(name[2:]) if name.startswith("no") else None
     if meant is not None:
         return f"boolean value ({name}) specified for {meant.kind} command line flag"
     return f"unknown command line flag '{name}'"
 
 
-def parse(arguments: Iterable[str]) -> Flags:
+def parse(arguments: Iterable[str], own: Iterable[Flag] = (*CAFFE_FLAGS, *OWN_FLAGS)) -> Flags:
     """Read flags of any form: ``-name value``, ``--name value``, ``--name=value``, and ``--noname`` for switches.
+
+    ``own``: those of the program.
 
     Nothing is raised: what is wrong is in ``errors``, in order of the flags' names.
     """
-    flags = Flags()
+    flags = Flags(own)
     wrong: dict[str, str] = {}
     rest = iter(arguments)
     for argument in rest:
@@ -149,11 +164,11 @@ def parse(arguments: Iterable[str]) -> Flags:
             flags.words.append(argument)
             continue
         name, equals, text = argument.removeprefix("-").removeprefix("-").partition("=")
-        flag = _find(name)
-        if flag is None and name.startswith("no") and isinstance(getattr(_find(name[2:]), "default", None), bool):
-            flag, equals, text = _find(name[2:]), "=", "0"
+        flag = flags.find(name)
+        if flag is None and name.startswith("no") and isinstance(getattr(flags.find(name[2:]), "default", None), bool):
+            flag, equals, text = flags.find(name[2:]), "=", "0"
         if flag is None:
-            wrong[name] = _unknown(name)
+            wrong[name] = _unknown(flags, name)
             continue
         if not equals and isinstance(flag.default, bool):
             text = "1"

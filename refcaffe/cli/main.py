@@ -22,8 +22,12 @@ BREW = {
     "device_query": "show GPU diagnostic information",
     "time": "benchmark model execution time",
 }
-# Caffe's other programs: plain words, Caffe's log. Each is a function of a module in `refcaffe.cli`.
+# Caffe's other programs: words and flags of their own, Caffe's log. Each is a function of a module in `refcaffe.cli`.
 TOOLS = {
+    "convert_imageset": ("convert_imageset.run", "make a database of the images in a list"),
+    "compute_image_mean": ("compute_image_mean.run", "compute the mean image of a database"),
+    "extract_features": ("extract_features.run", "write blobs of a trained net into databases"),
+    "convert_mnist_data": ("convert_mnist_data.run", "make a database of the files of MNIST"),
     "upgrade_net_proto_text": ("upgrade.net_text", "bring a net definition (text) up to date"),
     "upgrade_net_proto_binary": ("upgrade.net_binary", "bring a net with its weights (binary) up to date"),
     "upgrade_solver_proto_text": ("upgrade.solver_text", "bring a solver definition up to date"),

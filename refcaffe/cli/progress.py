@@ -1,14 +1,15 @@
-"""A progress line while a solver trains, on a terminal only."""
+"""Progress lines, on a terminal only."""
 
 from __future__ import annotations
 
 import io
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stderr
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from refcaffe.solvers import Solver
+if TYPE_CHECKING:
+    from refcaffe.solvers import Solver
 
 
 class _Above(io.TextIOBase):
@@ -26,20 +27,28 @@ class _Above(io.TextIOBase):
 
 
 @contextmanager
+def _line(what: str, *columns: Any) -> Iterator[Any]:
+    """A line (rich's Progress) that stands under the log while the block runs."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    console = Console(stderr=True, file=sys.stderr)
+    with Progress(
+        TextColumn(what), BarColumn(), MofNCompleteColumn(), *columns, TimeRemainingColumn(), console=console,
+        transient=True, redirect_stderr=False, redirect_stdout=sys.stdout.isatty(),
+    ) as progress, redirect_stderr(_Above(console)):  # fmt: skip
+        yield progress
+
+
+@contextmanager
 def training_progress(solver: Solver, quiet: bool = False) -> Iterator[None]:
     """Show iteration, loss and remaining time under the log while the block runs; nothing if piped or ``quiet``."""
     if quiet or not sys.stderr.isatty():
         yield
         return
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+    from rich.progress import TextColumn
 
-    columns = (TextColumn("training"), BarColumn(), MofNCompleteColumn(), TextColumn("loss {task.fields[loss]}"))
-    console = Console(stderr=True, file=sys.stderr)
-    with Progress(
-        *columns, TimeRemainingColumn(), console=console, transient=True, redirect_stderr=False,
-        redirect_stdout=sys.stdout.isatty(),
-    ) as progress, redirect_stderr(_Above(console)):  # fmt: skip
+    with _line("training", TextColumn("loss {task.fields[loss]}")) as progress:
         task = progress.add_task("training", total=solver.param.max_iter, completed=solver.iter, loss="–")
 
         def show() -> None:
@@ -47,3 +56,14 @@ def training_progress(solver: Solver, quiet: bool = False) -> Iterator[None]:
 
         solver.add_callback(lambda: None, show)
         yield
+
+
+@contextmanager
+def counting(what: str, total: int | None = None) -> Iterator[Callable[[], None]]:
+    """Gives a function to call for each of ``total`` things (None: nobody knows) that is done, and shows how many are."""
+    if not sys.stderr.isatty():
+        yield lambda: None
+        return
+    with _line(what) as progress:
+        task = progress.add_task(what, total=total)
+        yield lambda: progress.advance(task)

@@ -8,6 +8,7 @@ from typing import Protocol
 
 from refcaffe.checks import CheckError
 from refcaffe.proto import caffe_pb2
+from refcaffe.proto.strings import as_text
 
 _FILE, _UNKNOWN = "db.cpp", "Unknown database backend"
 
@@ -68,6 +69,7 @@ def open_cursor(source: str, backend: Backend = "lmdb") -> Cursor:
 
     A LevelDB can be opened once at a time.
     """
+    source = as_text(source).partition("\0")[0]  # where C takes a name to end
     if _backend(backend) == "leveldb":
         from refcaffe.data.leveldb_read import LevelDbCursor
 

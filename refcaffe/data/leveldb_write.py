@@ -12,8 +12,23 @@ from typing import IO
 
 from refcaffe.checks import CheckError
 from refcaffe.data.leveldb_files import (
-    BLOCK, COMPARATOR, COMPARATOR_TAG, FIRST, FOOTER, FULL, LAST, LAST_TAG, LOG_HEADER, LOG_TAG, MAGIC, MIDDLE,
-    NEW_TAG, NEXT_FILE_TAG, TAG, TRAILER, VALUE,
+    BLOCK,
+    COMPARATOR,
+    COMPARATOR_TAG,
+    FIRST,
+    FOOTER,
+    FULL,
+    LAST,
+    LAST_TAG,
+    LOG_HEADER,
+    LOG_TAG,
+    MAGIC,
+    MIDDLE,
+    NEW_TAG,
+    NEXT_FILE_TAG,
+    TAG,
+    TRAILER,
+    VALUE,
 )  # fmt: skip
 from refcaffe.data.leveldb_read import failed
 from refcaffe.kernels.leveldb import masked_crc

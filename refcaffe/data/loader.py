@@ -15,6 +15,7 @@ from refcaffe.data.datum import Datum
 from refcaffe.data.prefetch import Batch
 from refcaffe.data.queue import QueueClosed
 from refcaffe.data.transformer import DataTransformer, Mat, Shape
+from refcaffe.telling import telling
 
 
 class Item(Protocol):
@@ -51,13 +52,13 @@ class _Job(NamedTuple):
 @contextmanager
 def _telling(item: Item) -> Iterator[None]:
     """Name the item in errors."""
-    try:
-        yield
-    except CheckError as error:
-        if isinstance(item, Datum) and item.damage:
-            error.within(f"it is no whole Datum: {item.damage}")
-        error.within(str(item))
-        raise
+    with telling(lambda: str(item)):
+        try:
+            yield
+        except CheckError as error:
+            if isinstance(item, Datum) and item.damage:
+                error.within(f"it is no whole Datum: {item.damage}")
+            raise
 
 
 class BatchLoader:

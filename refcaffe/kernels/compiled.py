@@ -6,6 +6,8 @@ from collections.abc import Callable
 from functools import update_wrapper
 from typing import Any
 
+import numpy as np
+
 
 class Kernel:
     """A function that is compiled when it is first called, and cached on disk for the next process.
@@ -30,3 +32,14 @@ class Kernel:
 def compiled(function: Callable[..., Any]) -> Kernel:
     """Make a function of arrays and numbers, with plain loops inside, a kernel."""
     return Kernel(function)
+
+
+def copied(source: Any, target: Any) -> Any:
+    """``target`` with what ``source`` holds, copied unless they are the same memory.
+
+    Elementwise kernels work in place on what this returns: of two arrays a compiled loop has to expect that they
+    overlap, and where they do, as in a layer in place, it takes one element at a time.
+    """
+    if source.__array_interface__["data"][0] != target.__array_interface__["data"][0]:
+        np.copyto(target, source)
+    return target

@@ -12,28 +12,27 @@ from refcaffe.kernels.compiled import compiled
 from refcaffe.kernels.cuda import on_cuda
 from refcaffe.kernels.parallel import GRAIN, for_each, scratch
 
-
-# The kernels work on the pixels ``first`` ... ``end`` - 1 of image ``n``.
+# The kernels work on the pixels ``first`` ... ``end`` - 1 of image ``n``: unsigned, as in ``im2col``.
 
 
 @compiled
 def _scale(x: Any, n: int, first: int, end: int, half: int, k: float, alpha: float, scale: Any) -> None:
-    channels = x.shape[1]
-    for p in range(first, end):
+    channels, pixels = x.shape[1], range(np.uintp(first), np.uintp(end))
+    for p in pixels:
         scale[n, 0, p] = k
     for c in range(min(half + 1, channels)):
-        for p in range(first, end):
+        for p in pixels:
             scale[n, 0, p] += alpha * (x[n, c, p] * x[n, c, p])
     for c in range(1, channels):
-        for p in range(first, end):
+        for p in pixels:
             scale[n, c, p] = scale[n, c - 1, p]
         head = c + half
         if head < channels:
-            for p in range(first, end):
+            for p in pixels:
                 scale[n, c, p] += alpha * (x[n, head, p] * x[n, head, p])
         tail = c - half - 1
         if tail >= 0:
-            for p in range(first, end):
+            for p in pixels:
                 scale[n, c, p] -= alpha * (x[n, tail, p] * x[n, tail, p])
 
 
@@ -41,25 +40,25 @@ def _scale(x: Any, n: int, first: int, end: int, half: int, k: float, alpha: flo
 def _subtract_neighbours(
     x: Any, y: Any, dy: Any, scale: Any, n: int, first: int, end: int, half: int, factor: float, ratio: Any, dx: Any
 ) -> None:
-    channels = x.shape[1]
+    channels, pixels, start = x.shape[1], range(np.uintp(end - first)), np.uintp(first)
     total = ratio[channels]
     for c in range(channels):
-        for p in range(first, end):
-            ratio[c, p - first] = dy[n, c, p] * y[n, c, p] / scale[n, c, p]
+        for p in pixels:
+            ratio[c, p] = dy[n, c, start + p] * y[n, c, start + p] / scale[n, c, start + p]
     total[:] = 0
     for c in range(min(half, channels)):
-        for p in range(end - first):
+        for p in pixels:
             total[p] += ratio[c, p]
     for c in range(channels):
         head = c + half
         if head < channels:
-            for p in range(end - first):
+            for p in pixels:
                 total[p] += ratio[head, p]
-        for p in range(first, end):
-            dx[n, c, p] -= factor * (x[n, c, p] * total[p - first])
+        for p in pixels:
+            dx[n, c, start + p] -= factor * (x[n, c, start + p] * total[p])
         tail = c - half
         if tail >= 0:
-            for p in range(end - first):
+            for p in pixels:
                 total[p] -= ratio[tail, p]
 
 

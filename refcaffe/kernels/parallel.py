@@ -173,6 +173,12 @@ def for_ranges(size: int, grain: int, body: Callable[[int, int], Any]) -> None:
     for_each(-(-size // grain), lambda i: body(i * grain, min(i * grain + grain, size)))
 
 
+def copy(source: NDArray[Any], target: NDArray[Any]) -> None:
+    """``target`` = ``source``: as many elements, contiguous in ``target``."""
+    given, to = source.reshape(-1), target.reshape(-1)
+    for_ranges(to.size, GRAIN, lambda i, j: np.copyto(to[i:j], given[i:j]))
+
+
 def in_order(count: int, compute: Callable[[int], Any], commit: Callable[[Any], Any]) -> None:
     """``commit(compute(i))`` for i = 0 ... count - 1; computed as by ``for_each``, committed one after the other."""
     turn = threading.Condition()

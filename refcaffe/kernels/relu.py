@@ -4,30 +4,30 @@ from __future__ import annotations
 
 from typing import Any
 
-from refcaffe.kernels.compiled import compiled
+from refcaffe.kernels.compiled import compiled, copied
 
 
 @compiled
-def _forward(x: Any, slope: float, zero: float, y: Any) -> None:
-    for i in range(x.size):
-        high = zero if x[i] < 0 else x[i]
-        low = zero if x[i] > 0 else x[i]
+def _forward(y: Any, slope: float, zero: float) -> None:
+    for i in range(y.size):
+        high = zero if y[i] < 0 else y[i]
+        low = zero if y[i] > 0 else y[i]
         y[i] = high + slope * low
 
 
 @compiled
-def _backward(x: Any, dy: Any, slope: float, zero: float, one: float, dx: Any) -> None:
-    for i in range(x.size):
+def _backward(dx: Any, x: Any, slope: float, zero: float, one: float) -> None:
+    for i in range(dx.size):
         below = slope if x[i] <= 0 else zero
         above = one if x[i] > 0 else zero
-        dx[i] = dy[i] * (below + above)
+        dx[i] *= below + above
 
 
 def relu_forward(x: Any, slope: Any, y: Any) -> None:
     """y = max(x, 0) + slope * min(x, 0): flat arrays of one type, of which ``slope`` is too."""
-    _forward(x, slope, x.dtype.type(0), y)
+    _forward(copied(x, y), slope, x.dtype.type(0))
 
 
 def relu_backward(x: Any, dy: Any, slope: Any, dx: Any) -> None:
     """dx = dy where x > 0, slope * dy where it isn't, 0 * dy for NaN."""
-    _backward(x, dy, slope, x.dtype.type(0), x.dtype.type(1), dx)
+    _backward(copied(dy, dx), x, slope, x.dtype.type(0), x.dtype.type(1))

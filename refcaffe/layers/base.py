@@ -135,7 +135,7 @@ class Layer:
         side = DEVICE if gpu else HOST
         for weight, blob in zip(self.loss_weights, top, strict=False):
             if weight:
-                loss += self.dtype.type(side.data(blob).reshape(-1) @ side.diff(blob).reshape(-1))
+                loss += self.dtype.type(side.host(side.data(blob).reshape(-1) @ side.diff(blob).reshape(-1)))
         return loss
 
     @one_blas_thread

@@ -10,12 +10,13 @@ from numpy.typing import DTypeLike
 
 from refcaffe.blob import Blob
 from refcaffe.checks import Checker
+from refcaffe.kernels import planes
 from refcaffe.layers.base import Blobs, Layer, register
 from refcaffe.layers.broadcast import plane_sums
 from refcaffe.layers.sums import scale
 from refcaffe.proto import caffe_pb2
 from refcaffe.proto.caffe_pb2 import LayerParameter
-from refcaffe.side import Side
+from refcaffe.side import HOST, Side
 
 _check = Checker("batch_norm_layer.cpp")
 
@@ -88,20 +89,39 @@ class BatchNorm(Layer):
                 scale(statistic, factor)
         else:
             xp.copyto(mean, self._sums(side, x, one_over))
+        if not side.gpu:
+            self._normalize_on_host(x, y, mean, deviation, one_over)
+            return
         xp.subtract(x, mean[:, None], out=y)
         if not self.use_running:
             normed = side.mutable_data(self.normed).reshape(self.planes)
             xp.multiply(y, y, out=normed)
             xp.copyto(deviation, self._sums(side, normed, one_over))
             self._move_statistics(side, mean, deviation)
-        deviation += self.eps
-        xp.sqrt(deviation, out=deviation)
+        self._variance_to_deviation(xp, deviation)
         y /= deviation[:, None]
-        if not self.use_running or side.gpu:  # backward needs it, and a layer in place may overwrite the top
-            side.copy(side.mutable_data(self.normed), y)
-        if side.gpu:  # upstream spreads statistics by products with ones
-            side.data(self.image_ones)
-            side.data(self.place_ones)
+        side.copy(side.mutable_data(self.normed), y)  # for backward: a layer in place may overwrite the top
+        # Upstream spreads statistics by products with ones.
+        side.data(self.image_ones)
+        side.data(self.place_ones)
+
+    def _normalize_on_host(self, x: Any, y: Any, mean: Any, deviation: Any, one_over: Any) -> None:
+        """The same in as few passes over memory as there can be."""
+        if self.use_running:
+            self._variance_to_deviation(np, deviation)
+            planes.each_plane(planes.normalize, x, y, (), (mean, deviation))
+            return
+        place_ones, image_ones = HOST.data(self.place_ones), HOST.data(self.image_ones)
+        squares = planes.sums_of(planes.squared_distance, (x,), (mean,), place_ones)
+        np.matmul(image_ones, squares * one_over, out=deviation)
+        self._move_statistics(HOST, mean, deviation)
+        self._variance_to_deviation(np, deviation)
+        normed = HOST.mutable_data(self.normed).reshape(self.planes)
+        planes.each_plane(planes.normalize_and_keep, x, y, (normed,), (mean, deviation))
+
+    def _variance_to_deviation(self, xp: Any, variance: Any) -> None:
+        variance += self.eps
+        xp.sqrt(variance, out=variance)
 
     def _move_statistics(self, side: Side, mean: Any, variance: Any) -> None:
         """weight, means, variances = the old ones times a fraction + those of this batch."""
@@ -123,20 +143,25 @@ class BatchNorm(Layer):
             side.copy(kept, dy)
             dy = kept
         dy, dx = dy.reshape(self.planes), side.mutable_diff(bottom[0]).reshape(self.planes)
-        deviation = side.data(self.deviation)[:, None]
+        deviation = side.data(self.deviation)
+        real: Any = self.dtype.type
+        factor = real(-1 / (self.planes[0] * self.planes[2]))
         if self.use_running:
-            xp.divide(dy, deviation, out=dx)
+            xp.divide(dy, deviation[:, None], out=dx)
             return
         y = side.data(self.normed).reshape(self.planes)
-        overwrites = top[0] is bottom[0] and not side.gpu
-        work = xp.multiply(y, dy, out=None if overwrites else dx)
-        products, sums = self._sums(side, work, 1), self._sums(side, dy, 1)
+        if not side.gpu:
+            sums = planes.sums_of(planes.product, (y, dy), (), HOST.data(self.place_ones))
+            values = (np.matmul(HOST.data(self.image_ones), sums), self._sums(HOST, dy, 1), deviation)
+            planes.each_plane(planes.normalize_diff, dy, dx, (y,), values, factor)
+            return
+        work = xp.multiply(y, dy, out=dx)
+        products, total = self._sums(side, work, 1), self._sums(side, dy, 1)
         xp.multiply(y, products[:, None], out=work)
-        work += sums[:, None]
-        real: Any = self.dtype.type
-        work *= real(-1 / (self.planes[0] * self.planes[2]))
+        work += total[:, None]
+        work *= factor
         work += dy
-        xp.divide(work, deviation, out=dx)
+        xp.divide(work, deviation[:, None], out=dx)
 
     def _sums(self, side: Side, array: Any, factor: Any) -> Any:
         """Each channel's sum over places, times a factor, over images: (N, C, places) to (C,)."""

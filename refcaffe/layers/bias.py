@@ -11,6 +11,7 @@ from refcaffe import context
 from refcaffe.blob import Blob
 from refcaffe.checks import Checker
 from refcaffe.fillers import fill
+from refcaffe.kernels import planes
 from refcaffe.layers.base import Blobs, Layer, register
 from refcaffe.layers.broadcast import Along, fill_ones, plane_sums
 from refcaffe.proto.caffe_pb2 import LayerParameter
@@ -52,7 +53,10 @@ class Bias(Layer):
         bias = side.data(self._bias(bottom)).reshape(-1, 1)
         y = side.mutable_data(top[0]).reshape(self.planes)
         x = y if bottom[0] is top[0] else side.data(bottom[0]).reshape(self.planes)
-        side.xp.add(x, bias, out=y)
+        if side.gpu:
+            side.xp.add(x, bias, out=y)
+        else:
+            planes.each_plane(planes.shift, x, y, (), (bias.reshape(-1),))
 
     def backward_at(self, side: Side, top: Blobs, propagate_down: Sequence[bool], bottom: Blobs) -> None:
         if propagate_down[0] and bottom[0] is not top[0]:

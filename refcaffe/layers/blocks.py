@@ -5,10 +5,8 @@ On the host several pieces are worked on at the same time; on a device there is 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import Any
-
-import numpy as np
 
 from refcaffe.kernels.parallel import GRAIN, for_ranges
 from refcaffe.side import Side
@@ -16,17 +14,17 @@ from refcaffe.side import Side
 Formula = Callable[..., Any]
 
 
-def _step(side: Side, rows: int, size: int) -> int:
-    """How many rows have ``GRAIN`` elements; on a device all."""
-    return max(1, rows if side.gpu else GRAIN * rows // max(1, size))
+BLOCK = 1 << 15  # elements that leave room for intermediate results
 
 
-BLOCK = 1 << 15  # elements
+def _step(side: Side, rows: int, size: int, block: int) -> int:
+    """How many rows have ``block`` elements; on a device all."""
+    return max(1, rows if side.gpu else block * rows // max(1, size))
 
 
 def row_blocks(side: Side, *arrays: Any) -> Iterator[tuple[Any, ...]]:
-    """Views of the same rows of every array, one after the other: as many as have ``GRAIN`` elements."""
-    step = _step(side, len(arrays[0]), arrays[0].size)
+    """Views of the same rows of every array, one after the other: as many as have ``BLOCK`` elements."""
+    step = _step(side, len(arrays[0]), arrays[0].size, BLOCK)
     for start in range(0, len(arrays[0]), step):
         yield tuple(array[start : start + step] for array in arrays)
 
@@ -39,23 +37,10 @@ def blocks(side: Side, *arrays: Any) -> Iterator[tuple[Any, ...]]:
 def each_row_block(side: Side, formula: Formula, *arrays: Any) -> None:
     """``formula(*views)`` of the same rows of every array; it must not care for the order of the rows."""
     rows = len(arrays[0])
-    step = _step(side, rows, arrays[0].size)
+    step = _step(side, rows, arrays[0].size, GRAIN)
     for_ranges(rows, step, lambda i, j: formula(*(array[i:j] for array in arrays)))
 
 
 def each_block(side: Side, formula: Formula, *arrays: Any) -> None:
     """``formula(*views)`` of the same elements, flat, of every array."""
     each_row_block(side, formula, *(array.reshape(-1) for array in arrays))
-
-
-def each_plane_block(side: Side, formula: Formula, arrays: Sequence[Any], columns: Sequence[Any]) -> None:
-    """``formula(*planes, *values)`` for arrays (N, C, places) or (N, C, 1) and columns (C,), one value per plane.
-
-    Planes come as (..., places), values as (..., 1), so that the formula broadcasts them.
-    """
-    images, channels = arrays[0].shape[:2]
-    if side.gpu:
-        formula(*arrays, *(column.reshape(-1, 1) for column in columns))
-        return
-    flat = [array.reshape(images * channels, -1) for array in arrays]
-    each_row_block(side, formula, *flat, *(np.tile(column.reshape(-1, 1), (images, 1)) for column in columns))

@@ -4,14 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from refcaffe.blob import Blob
 from refcaffe.checks import Checker
-from refcaffe.kernels.parallel import GRAIN, for_ranges
+from refcaffe.kernels.planes import sums
 from refcaffe.side import Side
-
-SAFE_BORDER = 16  # rows
 
 Planes = tuple[int, int, int]  # the other blob's sizes before, along and after those axes
 
@@ -67,11 +63,6 @@ def plane_sums(side: Side, planes: Any, ones: Any) -> Any:
     outer, n, inner = planes.shape
     if inner == 1:
         return planes[:, :, 0]
-    rows, ones = planes.reshape(outer * n, inner), ones[:inner]
     if side.gpu:
-        return side.xp.matmul(rows, ones).reshape(outer, n)
-    sums = np.empty(outer * n, planes.dtype)
-    # BLAS takes rows in fours; borders between them would change the rounding of some.
-    step = -(-max(1, GRAIN // inner) // SAFE_BORDER) * SAFE_BORDER
-    for_ranges(len(rows), step, lambda i, j: np.matmul(rows[i:j], ones, out=sums[i:j]))
-    return sums.reshape(outer, n)
+        return side.xp.matmul(planes.reshape(outer * n, inner), ones[:inner]).reshape(outer, n)
+    return sums(planes, ones[:inner])

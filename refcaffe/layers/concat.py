@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from refcaffe.checks import Checker
 from refcaffe.layers.axes import check_one_name, chosen_axis, parts
 from refcaffe.layers.base import Blobs, Layer, register
+from refcaffe.layers.blocks import each_row_block
 from refcaffe.side import Side
 
 _check = Checker("concat_layer.cpp")
@@ -44,7 +45,7 @@ class Concat(Layer):
             return
         y = side.mutable_data(top[0])
         for blob, part in zip(bottom, parts(y, self.axis, bottom), strict=True):
-            part[...] = side.data(blob)
+            each_row_block(side, side.xp.copyto, part, side.data(blob))
 
     def backward_at(self, side: Side, top: Blobs, propagate_down: Sequence[bool], bottom: Blobs) -> None:
         if len(bottom) == 1:
@@ -52,4 +53,4 @@ class Concat(Layer):
         dy = side.diff(top[0])
         for blob, part, wanted in zip(bottom, parts(dy, self.axis, bottom), propagate_down, strict=True):
             if wanted:
-                side.mutable_diff(blob)[...] = part
+                each_row_block(side, side.xp.copyto, side.mutable_diff(blob), part)

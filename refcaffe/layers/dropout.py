@@ -12,7 +12,7 @@ from refcaffe.blob import Blob
 from refcaffe.checks import Checker
 from refcaffe.device import runtime
 from refcaffe.layers.base import Blobs, NeuronLayer, register
-from refcaffe.layers.blocks import blocks
+from refcaffe.layers.blocks import each_block
 from refcaffe.proto import caffe_pb2
 from refcaffe.side import Side
 
@@ -65,8 +65,10 @@ class Dropout(NeuronLayer):
             side.copy(dx, dy)
 
     def _apply(self, side: Side, x: Any, mask: Any, out: Any) -> None:
-        for x_part, mask_part, out_part in blocks(side, x, mask, out):
-            kept = mask_part > self.highest_dropped if side.gpu else mask_part
+        def formula(x: Any, mask: Any, out: Any) -> None:
+            kept = mask > self.highest_dropped if side.gpu else mask
             # The scale is a float on the device, in nets of doubles too.
             scale = self.dtype.type(np.float32(self.scale)) if side.gpu else self.scale
-            side.xp.multiply(x_part * kept.astype(self.dtype), scale, out=out_part)
+            side.xp.multiply(x * kept.astype(self.dtype), scale, out=out)
+
+        each_block(side, formula, x, mask, out)

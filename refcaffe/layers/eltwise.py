@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
 from refcaffe.blob import Blob
 from refcaffe.checks import Checker
 from refcaffe.layers.base import Blobs, Layer, register
-from refcaffe.layers.blocks import blocks
+from refcaffe.layers.blocks import blocks, each_block
 from refcaffe.layers.sums import add_scaled, check_size, choose, keep, scale
 from refcaffe.proto.caffe_pb2 import EltwiseParameter
 from refcaffe.side import Side
@@ -61,10 +62,7 @@ class Eltwise(Layer):
             for blob in bottom[2:]:
                 y *= side.data(blob)
         elif self.operation == SUM:
-            for y_part, *xs in blocks(side, y, *map(side.data, bottom)):
-                y_part.fill(0)
-                for coeff, x in zip(self.coeffs, xs, strict=True):
-                    add_scaled(y_part, coeff, x)
+            each_block(side, self._sum, y, *map(side.data, bottom))
         else:
             index = side.mutable_data(self.max_index)
             for y_part, i_part, a, b, *xs in blocks(side, y, index, *map(side.data, bottom)):
@@ -76,6 +74,11 @@ class Eltwise(Layer):
                     higher = ~(y_part > x) if side.gpu else x > y_part
                     choose(higher, x, y_part, y_part)
                     xp.copyto(i_part, i, where=higher)
+
+    def _sum(self, y: Any, *xs: Any) -> None:
+        y.fill(0)
+        for coeff, x in zip(self.coeffs, xs, strict=True):
+            add_scaled(y, coeff, x)
 
     def backward_at(self, side: Side, top: Blobs, propagate_down: Sequence[bool], bottom: Blobs) -> None:
         y, dy = side.data(top[0]), side.diff(top[0])

@@ -13,15 +13,19 @@ import numpy as np
 from refcaffe import context
 from refcaffe.blob import Blob
 from refcaffe.checks import Checker, CheckError
+from refcaffe.device.room import require
 from refcaffe.hdf5 import load_blob, opened
 from refcaffe.layers.axes import to_int
 from refcaffe.layers.base import Blobs, Layer, register
 from refcaffe.proto import caffe_pb2
 from refcaffe.rng.c_library import random_shuffle
 from refcaffe.side import HOST, Side
+from refcaffe.telling import telling
 
 _check = Checker("hdf5_data_layer.cpp")
 _log = logging.getLogger("refcaffe.hdf5_data_layer.cpp")
+
+_BYTES_OF_A_NUMBER = 40  # in a list
 
 
 class _Rows:
@@ -30,10 +34,11 @@ class _Rows:
     ``blobs``: of the present file, one for each dataset; ``row``: the present one.
     """
 
-    def __init__(self, files: list[str], datasets: Sequence[str], shuffle: bool) -> None:
+    def __init__(self, files: list[str], datasets: Sequence[str], shuffle: bool, dtype: np.dtype[Any]) -> None:
         self._files = files
         self._datasets = datasets
         self._shuffle = shuffle
+        self._dtype = dtype
         self._order = list(range(len(files)))
         if shuffle:
             random_shuffle(self._order)
@@ -44,20 +49,20 @@ class _Rows:
         path = self._files[self._order[self._file]]
         self.blobs: list[Blob] = []
         with opened(path, CheckError(f"Failed opening HDF5 file: {path}", _check.file)) as file:
-            try:
+            with telling(lambda: f"HDF5 file '{path}'"):
                 for name in self._datasets:
-                    self.blobs.append(Blob())
+                    self.blobs.append(Blob(dtype=self._dtype))
                     load_blob(file, name, self.blobs[-1], min_axes=1, reshape=True)
                 count = self.blobs[0].dim(0)
                 for blob in self.blobs:
                     _check.eq(blob.dim(0), count, "hdf_blobs_[i]->shape(0) == num")
                 if not count:
                     _check.fatal("There are no rows.")
-            except CheckError as error:
-                raise error.within(f"HDF5 file '{path}'") from error.__cause__
-        self._permutation = list(range(count))
+        self._permutation: Sequence[int] = range(count)
         self._place = 0
         if self._shuffle:
+            require(count * _BYTES_OF_A_NUMBER)
+            self._permutation = list(range(count))
             random_shuffle(self._permutation)
 
     @property
@@ -103,7 +108,7 @@ class HDF5Data(Layer):
         _check(not given, "!this->layer_param_.has_transform_param()", f"{self.type} does not transform data.")
         param = self.param.hdf5_data_param
         files = self._listed(param.source)
-        self._rows = _Rows(files, list(self.param.top), param.shuffle)
+        self._rows = _Rows(files, list(self.param.top), param.shuffle, self.dtype)
         self._number = 0  # of the row, through all rounds
         self._batch_size = to_int(param.batch_size)
         for blob, source in zip(top, self._rows.blobs, strict=True):

@@ -15,6 +15,7 @@ from refcaffe.checks import Checker
 from refcaffe.layers.axes import to_int
 from refcaffe.layers.base import Blobs, Layer
 from refcaffe.proto import caffe_pb2
+from refcaffe.proto.strings import as_text, put
 from refcaffe.side import Side
 
 if TYPE_CHECKING:
@@ -123,7 +124,7 @@ class Recurrent(Layer, ABC):
         net.layer.add(type="Concat", name=f"{output}_concat", bottom=steps, top=[output], concat_param=along)
         if self.param.name:
             for layer in net.layer:
-                layer.name = f"{self.param.name}_{layer.name}"
+                put(layer, "name", f"{as_text(self.param.name)}_{layer.name}")
         # Never run: a loss is what makes the net go backward through all that is below it.
         loss = f"{output}_pseudoloss"
         net.layer.add(type="Reduction", name=loss, bottom=[output], top=[loss], loss_weight=[1])

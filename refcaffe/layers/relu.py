@@ -12,7 +12,7 @@ from refcaffe.kernels.relu import relu_backward, relu_forward
 from refcaffe.layers.base import Blobs, NeuronLayer, register
 from refcaffe.layers.blocks import each_block
 from refcaffe.layers.engine import check_engine
-from refcaffe.layers.sums import choose, parts
+from refcaffe.layers.sums import choose
 from refcaffe.proto.caffe_pb2 import LayerParameter
 from refcaffe.side import Side
 

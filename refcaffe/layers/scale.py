@@ -12,6 +12,7 @@ from refcaffe import context
 from refcaffe.blob import Blob
 from refcaffe.checks import Checker
 from refcaffe.fillers import fill
+from refcaffe.kernels import planes
 from refcaffe.layers.base import Blobs, Layer, create, register
 from refcaffe.layers.broadcast import Along, fill_ones, plane_sums
 from refcaffe.layers.sums import check_size
@@ -33,7 +34,7 @@ class Scale(Layer):
         super().__init__(param, dtype)
         self.ones = Blob(dtype=self.dtype)
         self.kept = Blob(dtype=self.dtype)  # in place: the bottom's data, for backward
-        self.bias: Layer | None = None
+        self.bias: Any = None  # a Bias
 
     def layer_set_up(self, bottom: Blobs, top: Blobs) -> None:
         param = self.param.scale_param
@@ -72,14 +73,29 @@ class Scale(Layer):
         return bottom[1] if len(bottom) > 1 else self.blobs[0]
 
     def forward_at(self, side: Side, bottom: Blobs, top: Blobs) -> None:
-        x = side.data(bottom[0])
-        if bottom[0] is top[0]:
-            side.copy(side.mutable_data(self.kept), x)
-        y = side.mutable_data(top[0])
-        self._multiply(side, x, side.data(self._scale(bottom)), y)
-        if self.bias is not None and side.gpu:  # where upstream does both at once
-            y.reshape(self.planes)[...] += side.data(self.blobs[-1]).reshape(-1, 1)
-        elif self.bias is not None:
+        x, in_place = side.data(bottom[0]).reshape(self.planes), bottom[0] is top[0]
+        kept = side.mutable_data(self.kept).reshape(self.planes) if in_place else None
+        if kept is not None and side.gpu:
+            side.copy(kept, x)
+        y, scale = side.mutable_data(top[0]).reshape(self.planes), side.data(self._scale(bottom))
+        if side.gpu:
+            self._multiply(side, x, scale, y)
+            if self.bias is not None:
+                y[...] += side.data(self.blobs[-1]).reshape(-1, 1)
+            return
+        at_once = self.bias is not None and self.bias.planes == self.planes
+        values = [scale.reshape(-1), *([side.data(self.blobs[-1]).reshape(-1)] if at_once else [])]
+
+        def formula(y: Any, *rest: Any) -> None:
+            if kept is not None:
+                np.copyto(rest[0], y)
+            scale, *bias = rest[-len(values) :]
+            planes.scale(y, scale)
+            if bias:
+                planes.shift(y, *bias)
+
+        planes.each_plane(formula, x, y, () if kept is None else (kept,), values)
+        if self.bias is not None and not at_once:
             self.bias.forward(top, top)
 
     def backward_at(self, side: Side, top: Blobs, propagate_down: Sequence[bool], bottom: Blobs) -> None:
@@ -101,10 +117,16 @@ class Scale(Layer):
             side.xp.multiply(dy, x, out=side.mutable_diff(scale).reshape(dy.shape))
             return
         products = side.mutable_data(self.kept) if in_place else side.mutable_diff(bottom[0])
-        side.xp.multiply(dy, x, out=products)
-        outer, size, _ = self.planes
+        outer, size, inner = self.planes
         ones = side.data(self.ones)
-        sums = plane_sums(side, products.reshape(self.planes), ones)
+        dy, x, products = (array.reshape(self.planes) for array in (dy, x, products))
+        if side.gpu or inner == 1:
+            side.xp.multiply(dy, x, out=products)
+            sums = plane_sums(side, products, ones)
+        elif in_place:  # products overwrite x
+            sums = planes.sums_of(planes.multiply, (dy,), (), ones[:inner], into=products)
+        else:
+            sums = planes.sums_of(planes.product, (dy, x), (), ones[:inner], into=products)
         total = sums[0] if outer == 1 else side.xp.matmul(ones[:outer], sums)
         if size == 1:
             side, total = HOST, side.host(total)
@@ -116,9 +138,8 @@ class Scale(Layer):
 
     def _multiply(self, side: Side, x: Any, scale: Any, out: Any) -> None:
         """On the host as BLAS scales each plane: by 0 everything becomes +0, NaN and infinity too."""
-        scale, out = scale.reshape(-1, 1), out.reshape(self.planes)
-        with np.errstate(invalid="ignore"):
-            side.xp.multiply(x.reshape(self.planes), scale, out=out)
-        zero = scale == 0
-        if not side.gpu and zero.any():
-            side.xp.copyto(out, 0, where=zero)
+        x, out = x.reshape(self.planes), out.reshape(self.planes)
+        if side.gpu:
+            side.xp.multiply(x, scale.reshape(-1, 1), out=out)
+        else:
+            planes.each_plane(planes.scale, x, out, (), (scale.reshape(-1),))

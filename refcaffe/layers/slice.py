@@ -9,6 +9,7 @@ from refcaffe.blob import Blob
 from refcaffe.checks import Checker
 from refcaffe.layers.axes import check_one_name, chosen_axis, parts, to_int
 from refcaffe.layers.base import Blobs, Layer, register
+from refcaffe.layers.blocks import each_row_block
 from refcaffe.side import Side
 
 _check = Checker("slice_layer.cpp")
@@ -54,11 +55,11 @@ class Slice(Layer):
             return
         x = side.data(bottom[0])
         for blob, part in zip(top, parts(x, self.axis, top), strict=True):
-            side.mutable_data(blob)[...] = part
+            each_row_block(side, side.xp.copyto, side.mutable_data(blob), part)
 
     def backward_at(self, side: Side, top: Blobs, propagate_down: Sequence[bool], bottom: Blobs) -> None:
         if not propagate_down[0] or len(top) == 1:
             return
         dx = side.mutable_diff(bottom[0])
         for blob, part in zip(top, parts(dx, self.axis, top), strict=True):
-            part[...] = side.diff(blob)
+            each_row_block(side, side.xp.copyto, part, side.diff(blob))

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from refcaffe.checks import Checker
 from refcaffe.layers.base import Blobs, Layer, register
+from refcaffe.layers.blocks import each_block
 from refcaffe.layers.sums import check_size
 from refcaffe.side import Side
 
@@ -38,6 +39,6 @@ class Split(Layer):
             return
         check_size(side, dx.size)
         b, a = side.diff(top[1]), side.diff(top[0])
-        side.xp.add(a, b, out=dx)
+        each_block(side, lambda *parts: side.xp.add(*parts[:2], out=parts[2]), a, b, dx)
         for blob in top[2:]:
-            dx += side.diff(blob)
+            each_block(side, lambda total, part: side.xp.add(total, part, out=total), dx, side.diff(blob))

@@ -25,7 +25,8 @@ class SPP(Layer):
     def layer_set_up(self, bottom: Blobs, top: Blobs) -> None:
         for name, size in (("h", bottom[0].height), ("w", bottom[0].width)):
             _check.gt(size, 0, f"bottom_{name}_ > 0", "Input dimensions cannot be zero.")
-        self.levels = self.param.spp_param.pyramid_height
+        # A level with more bins than pixels is refused, and the last of so many has 2**31.
+        self.levels = min(self.param.spp_param.pyramid_height, 32)
         self.pooled_shape: tuple[int, ...] = ()  # the bottom's that the poolings are made for
         if self.levels == 1:
             self._make_pools(bottom, top)

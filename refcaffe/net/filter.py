@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import logging
+from functools import partial
 from typing import TYPE_CHECKING
 
 from refcaffe import context
 from refcaffe.checks import Checker
+from refcaffe.proto.strings import as_text
+from refcaffe.telling import telling
 
 if TYPE_CHECKING:
     from refcaffe.proto.caffe_pb2 import LayerParameter, NetParameter, NetState, NetStateRule
@@ -54,5 +57,8 @@ def filter_net(param: NetParameter) -> NetParameter:
     filtered = type(param)()
     filtered.CopyFrom(param)
     del filtered.layer[:]
-    filtered.layer.extend(layer for layer in param.layer if _included(layer, param.state))
+    for layer in param.layer:
+        with telling(partial("layer '{}', rules".format, as_text(layer.name))):
+            if _included(layer, param.state):
+                filtered.layer.add().CopyFrom(layer)
     return filtered

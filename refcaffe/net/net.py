@@ -26,6 +26,7 @@ from refcaffe.net.read import check_file, read_net_param
 from refcaffe.net.splits import insert_splits
 from refcaffe.proto import caffe_pb2
 from refcaffe.proto.io import to_text
+from refcaffe.proto.strings import as_bytes, as_text
 from refcaffe.telling import telling
 
 if TYPE_CHECKING:
@@ -118,18 +119,18 @@ class Net(PycaffeNet):
         filtered = filter_net(given)
         self._info("Initializing net from parameters: \n%s", lambda: to_text(filtered))
         param = insert_splits(filtered)
-        self.name: str = param.name
+        self.name: str = as_text(param.name)
         by_name: dict[str, int] = {}
         available: set[str] = set()
         for layer_param in param.layer:
             if not layer_param.HasField("phase"):
                 layer_param.phase = self.phase
-            with telling(partial(_place, layer_param.name, layer_param.type, self.name, "set-up")):
+            with telling(partial(_place, as_text(layer_param.name), layer_param.type, self.name, "set-up")):
                 self._add_layer(layer_param, by_name, available)
         backward_flags.prune(self)
         if param.force_backward:
             backward_flags.force(self)
-        for name in sorted(available, key=str.encode):
+        for name in sorted(available, key=as_bytes):
             self._info("This network produces output %s", name)
             self.output_ids.append(by_name[name])
         self.parameters.share()
@@ -147,8 +148,8 @@ class Net(PycaffeNet):
             _check.eq(len(param.propagate_down), len(param.bottom), expression, text)
         layer = create(param, self.dtype)
         self.all_layers.append(layer)
-        self.layer_names.append(param.name)
-        self._info("Creating Layer %s", param.name)
+        self.layer_names.append(as_text(param.name))
+        self._info("Creating Layer %s", self.layer_names[-1])
         self.bottoms.append([])
         self.tops.append([])
         for per_layer in (self.bottom_ids, self.top_ids, self.param_ids, self.bottom_need_backward):
@@ -156,17 +157,17 @@ class Net(PycaffeNet):
         need_backward = False
         for j in range(len(param.bottom)):
             need_backward |= self.blob_need_backward[self._append_bottom(param, j, by_name, available)]
-        for j, name in enumerate(param.top):
-            in_place = j < len(param.bottom) and name == param.bottom[j]
-            self._append_top(param, name, by_name[name] if in_place else None, by_name)
+        for j, name in enumerate(map(as_text, param.top)):
+            in_place = j < len(param.bottom) and name == as_text(param.bottom[j])
+            self._append_top(name, by_name[name] if in_place else None, by_name)
             available.add(name)
             if param.type == "Input":
                 self.input_ids.append(len(self.all_blobs) - 1)
         if layer.auto_tops:
             for _ in range(len(param.top), max(layer.min_tops, layer.exact_tops)):
-                self._append_top(param, AUTOMATIC, None, None)
+                self._append_top(AUTOMATIC, None, None)
         layer.set_up(self.bottoms[-1], self.tops[-1])
-        self._info("Setting up %s", param.name)
+        self._info("Setting up %s", self.layer_names[-1])
         for j, (top, blob) in enumerate(zip(self.tops[-1], self.top_ids[-1], strict=True)):
             self.loss_weights[blob] = layer.loss(j)
             self._info("Top shape: %s", top.shape_string)
@@ -181,11 +182,11 @@ class Net(PycaffeNet):
                 self.blob_need_backward[blob] = True
 
     def _append_bottom(self, param: LayerParameter, j: int, by_name: dict[str, int], available: set[str]) -> int:
-        name = param.bottom[j]
+        name, layer = as_text(param.bottom[j]), self.layer_names[-1]
         if name not in available:
-            _check.fatal(f"Unknown bottom blob '{name}' (layer '{param.name}', bottom index {j})")
+            _check.fatal(f"Unknown bottom blob '{name}' (layer '{layer}', bottom index {j})")
         blob = by_name[name]
-        self._info("%s <- %s", param.name, name)
+        self._info("%s <- %s", layer, name)
         self.bottoms[-1].append(self.all_blobs[blob])
         self.bottom_ids[-1].append(blob)
         available.remove(name)
@@ -193,16 +194,15 @@ class Net(PycaffeNet):
         self.bottom_need_backward[-1].append(wanted)
         return blob
 
-    def _append_top(
-        self, param: LayerParameter, name: str, in_place: int | None, by_name: dict[str, int] | None
-    ) -> None:
+    def _append_top(self, name: str, in_place: int | None, by_name: dict[str, int] | None) -> None:
+        layer = self.layer_names[-1]
         if in_place is not None:
-            self._info("%s -> %s (in-place)", param.name, name)
+            self._info("%s -> %s (in-place)", layer, name)
             blob = in_place
         else:
             if by_name is not None and name in by_name:
                 _check.fatal(f"Top blob '{name}' produced by multiple sources.")
-            self._info("%s -> %s", param.name, name)
+            self._info("%s -> %s", layer, name)
             blob = len(self.all_blobs)
             self.all_blobs.append(Blob(dtype=self.dtype))
             self.blob_names.append(name)
@@ -216,7 +216,7 @@ class Net(PycaffeNet):
     def _append_params(self, layer: Layer, param: LayerParameter) -> bool:
         """Register the layer's parameters; whether any of them learns, as its definition (not set-up) has it."""
         specs, default = param.param, caffe_pb2.ParamSpec()
-        text = f"Too many params specified for layer {param.name}"
+        text = f"Too many params specified for layer {self.layer_names[-1]}"
         _check.le(len(specs), len(layer.blobs), "param_size <= num_param_blobs", text)
         learns = False
         for index in range(len(layer.blobs)):

@@ -10,6 +10,7 @@ import numpy as np
 from refcaffe import context
 from refcaffe.blob import Blob
 from refcaffe.checks import Checker
+from refcaffe.proto.strings import as_text
 
 if TYPE_CHECKING:
     from refcaffe.layers.base import Layer
@@ -45,22 +46,23 @@ class Parameters:
     def append(self, layer: Layer, layer_id: int, index: int, default: ParamSpec) -> int:
         """Register parameter ``index`` of a layer; returns its number in the net."""
         spec = layer.param.param[index] if index < len(layer.param.param) else default
+        name = as_text(spec.name)
         number = len(self.blobs)
         self.blobs.append(layer.blobs[index])
-        self.display_names.append(spec.name or str(index))
+        self.display_names.append(name or str(index))
         self.places.append((layer_id, index))
-        self._layer_names.append(layer.param.name)
-        owner = self._by_name.get(spec.name, -1) if spec.name else -1
+        self._layer_names.append(as_text(layer.param.name))
+        owner = self._by_name.get(name, -1) if name else -1
         self.owners.append(owner)
         if owner == -1:
-            self._own(spec, number)
+            self._own(spec, name, number)
         else:
-            self._share(spec, owner, number)
+            self._share(spec, name, owner, number)
         return number
 
-    def _own(self, spec: ParamSpec, number: int) -> None:
-        if spec.name:
-            self._by_name[spec.name] = number
+    def _own(self, spec: ParamSpec, name: str, number: int) -> None:
+        if name:
+            self._by_name[name] = number
         self.learnable_ids.append(len(self.learnable))
         self.learnable.append(self.blobs[number])
         self.lr.append(spec.lr_mult)
@@ -68,8 +70,8 @@ class Parameters:
         self.has_lr.append(spec.HasField("lr_mult"))
         self.has_decay.append(spec.HasField("decay_mult"))
 
-    def _share(self, spec: ParamSpec, owner: int, number: int) -> None:
-        name, owner_layer, layer = spec.name, self._layer_names[owner], self._layer_names[number]
+    def _share(self, spec: ParamSpec, name: str, owner: int, number: int) -> None:
+        owner_layer, layer = self._layer_names[owner], self._layer_names[number]
         owner_index = self.places[owner][1]
         if context.current().root_solver:
             text = "Sharing parameters '%s' owned by layer '%s', param index %d"

@@ -6,6 +6,7 @@ from collections import Counter, defaultdict
 from typing import TYPE_CHECKING
 
 from refcaffe.checks import Checker
+from refcaffe.proto.strings import as_text, put, put_all
 
 if TYPE_CHECKING:
     from refcaffe.proto.caffe_pb2 import LayerParameter, NetParameter
@@ -32,7 +33,7 @@ def _uses(param: NetParameter) -> tuple[dict[Top, Top], Counter[Top], dict[Top, 
     for i, layer in enumerate(param.layer):
         for j, name in enumerate(layer.bottom):
             if name not in producer:
-                _check.fatal(f"Unknown bottom blob '{name}' (layer '{layer.name}', bottom index {j})")
+                _check.fatal(f"Unknown bottom blob '{as_text(name)}' (layer '{as_text(layer.name)}', bottom index {j})")
             source[i, j] = producer[name]
             uses[producer[name]] += 1
         for j, name in enumerate(layer.top):
@@ -47,11 +48,11 @@ def _uses(param: NetParameter) -> tuple[dict[Top, Top], Counter[Top], dict[Top, 
 def _add_split(
     split: LayerParameter, layer_name: str, blob_name: str, top_index: int, uses: int, weight: float
 ) -> None:
-    split.name = split_layer_name(layer_name, blob_name, top_index)
+    put(split, "name", split_layer_name(layer_name, blob_name, top_index))
     split.type = "Split"
-    split.bottom.append(blob_name)
+    put(split, "bottom", blob_name)
     for use in range(uses):
-        split.top.append(split_blob_name(layer_name, blob_name, top_index, use))
+        put(split, "top", split_blob_name(layer_name, blob_name, top_index, use))
         if weight:
             split.loss_weight.append(weight if use == 0 else 0)
 
@@ -69,14 +70,16 @@ def insert_splits(param: NetParameter) -> NetParameter:
     for i, given in enumerate(param.layer):
         layer = result.layer.add()
         layer.CopyFrom(given)
-        for j, name in enumerate(given.bottom):
+        bottoms = list(given.bottom)
+        for j, name in enumerate(bottoms):
             top = source[i, j]
             if uses[top] > 1:
-                layer.bottom[j] = split_blob_name(param.layer[top[0]].name, name, top[1], next_use[top])
+                bottoms[j] = split_blob_name(as_text(param.layer[top[0]].name), as_text(name), top[1], next_use[top])
                 next_use[top] += 1
+        put_all(layer, "bottom", bottoms)
         for j, name in enumerate(given.top):
             if uses[i, j] > 1:
-                _add_split(result.layer.add(), given.name, name, j, uses[i, j], weight[i, j])
+                _add_split(result.layer.add(), as_text(given.name), as_text(name), j, uses[i, j], weight[i, j])
                 if weight[i, j]:
                     layer.ClearField("loss_weight")
                     next_use[i, j] += 1

@@ -13,6 +13,7 @@ from refcaffe.net import hdf5
 from refcaffe.net.read import read_trained_net
 from refcaffe.proto import caffe_pb2
 from refcaffe.proto.io import write_binary
+from refcaffe.proto.strings import as_text, put
 from refcaffe.telling import telling
 
 if TYPE_CHECKING:
@@ -40,17 +41,18 @@ def copy_trained_layers(net: Net, param: NetParameter, numbers: Sequence[Numbers
     apart = iter(numbers)
     for source in param.layer:
         data = [next(apart, None) for _ in source.blobs]
-        target = _target(net, source.name)
+        name = as_text(source.name)
+        target = _target(net, name)
         if target is None:
             continue
-        text = f"Incompatible number of blobs for layer {source.name}"
+        text = f"Incompatible number of blobs for layer {name}"
         _check.eq(len(target), len(source.blobs), "target_blobs.size() == source_layer.blobs_size()", text)
         for j, (blob, proto) in enumerate(zip(target, source.blobs, strict=True)):
             if not blob.shape_equals(proto):
                 found = Blob()
                 found.from_proto(proto, reshape=True, data=data[j])
                 _check.fatal(
-                    f"Cannot copy param {j} weights from layer '{source.name}'; shape mismatch.  Source param shape is "
+                    f"Cannot copy param {j} weights from layer '{name}'; shape mismatch.  Source param shape is "
                     f"{found.shape_string}; target param shape is {blob.shape_string}. To learn this layer's "
                     "parameters from scratch rather than copying from a saved net, rename the layer."
                 )
@@ -87,7 +89,7 @@ def share_trained_layers(net: Net, other: Net) -> None:
 def to_proto(net: Net, write_diff: bool = False) -> NetParameter:
     """The net's definition after set-up, with parameters, and their diffs if asked."""
     param = caffe_pb2.NetParameter()
-    param.name = net.name
+    put(param, "name", net.name)
     for layer in net.all_layers:
         layer.to_proto(param.layer.add(), write_diff)
     return param

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from refcaffe.checks import Checker
 from refcaffe.proto import upgrade_v0, upgrade_v1
+from refcaffe.proto.strings import put
 
 if TYPE_CHECKING:
     from refcaffe.proto.caffe_pb2 import NetParameter, SolverParameter
@@ -35,7 +36,7 @@ def _upgrade_input(net: NetParameter) -> None:
         layer = net.layer.add(name="input", type="Input")
         layer.input_param.SetInParent()
         for i, name in enumerate(net.input):
-            layer.top.append(name)
+            put(layer, "top", name)
             if net.input_shape:
                 _check.lt(i, len(net.input_shape), "index < current_size_", f"input '{name}' has no input_shape")
                 layer.input_param.shape.add().CopyFrom(net.input_shape[i])

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from refcaffe.checks import Checker
 from refcaffe.proto import caffe_pb2
+from refcaffe.proto.strings import as_text, put, put_all
 
 if TYPE_CHECKING:
     from refcaffe.proto.caffe_pb2 import NetParameter, V0LayerParameter, V1LayerParameter
@@ -73,29 +74,31 @@ def _put(message: Any, name: str, value: Any) -> None:
         field.append(value)
     elif hasattr(field, "CopyFrom"):
         field.CopyFrom(value)
+    elif isinstance(value, str | bytes):
+        put(message, name, value)
     else:
         setattr(message, name, value)
 
 
 def _upgrade_layer(old: V1LayerParameter, new: V1LayerParameter) -> bool:
     """Write a V0 layer's V1 form; False if it has a field that its type does not know."""
-    new.bottom.extend(old.bottom)
-    new.top.extend(old.top)
+    put_all(new, "bottom", old.bottom)
+    put_all(new, "top", old.top)
     if not old.HasField("layer"):
         return True
     layer: V0LayerParameter = old.layer
     if layer.HasField("name"):
-        new.name = layer.name
+        put(new, "name", layer.name)
     if layer.HasField("type"):
         if layer.type not in TYPES:
-            _check.fatal(f"Unknown layer name: {layer.type}")
+            _check.fatal(f"Unknown layer name: {as_text(layer.type)}")
         new.type = caffe_pb2.V1LayerParameter.LayerType.Value(TYPES[layer.type])
     new.blobs.extend(layer.blobs)
     new.blobs_lr.extend(layer.blobs_lr)
     new.weight_decay.extend(layer.weight_decay)
     for name, target in TRANSFORM_FIELDS.items():
         if layer.HasField(name):
-            setattr(new.transform_param, target, getattr(layer, name))
+            _put(new.transform_param, target, getattr(layer, name))
     compatible = True
     for name, (homes, target) in FIELDS.items():
         if not layer.HasField(name):
@@ -121,7 +124,7 @@ def _without_padding(net: NetParameter) -> list[V1LayerParameter]:
             kept.append(copy)
         for j, name in enumerate(layer.bottom):
             if name not in producer:
-                _check.fatal(f"Unknown blob input {name} to layer {j}")
+                _check.fatal(f"Unknown blob input {as_text(name)} to layer {j}")
             source = producer[name]
             if source is None or source.layer.type != "padding":
                 continue
@@ -135,7 +138,7 @@ def _without_padding(net: NetParameter) -> list[V1LayerParameter]:
             text = "Padding Layer produces a single blob as output."
             _check.eq(len(source.top), 1, "source_layer.top_size() == 1", text)
             copy.layer.pad = source.layer.pad
-            copy.bottom[j] = source.bottom[0]
+            put_all(copy, "bottom", source.bottom)  # the only one
         for name in layer.top:
             producer[name] = layer
     return kept
@@ -155,9 +158,9 @@ def upgrade(net: NetParameter) -> bool:
     new = caffe_pb2.NetParameter()
     for field in ("name", "force_backward"):
         if net.HasField(field):
-            setattr(new, field, getattr(net, field))
+            _put(new, field, getattr(net, field))
     compatible = [_upgrade_layer(layer, new.layers.add()) for layer in layers]
-    new.input.extend(net.input)
+    put_all(new, "input", net.input)
     new.input_dim.extend(net.input_dim)
     net.CopyFrom(new)
     return all(compatible)

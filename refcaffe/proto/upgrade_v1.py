@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from refcaffe.checks import Checker
 from refcaffe.proto import caffe_pb2
+from refcaffe.proto.strings import put, put_all
 
 if TYPE_CHECKING:
     from refcaffe.proto.caffe_pb2 import LayerParameter, NetParameter, V1LayerParameter
@@ -44,6 +45,13 @@ def needs_data_upgrade(net: NetParameter) -> bool:
     return any(message.HasField(field) for message in messages if message is not None for field in _TRANSFORM_FIELDS)
 
 
+def _put(message: Any, field: str, value: Any) -> None:
+    if isinstance(value, str | bytes):
+        put(message, field, value)
+    else:
+        setattr(message, field, value)
+
+
 def upgrade_data(net: NetParameter) -> None:
     """Move old transformation fields of all data layers to transform_param, in place."""
     for layer in net.layers:
@@ -55,17 +63,19 @@ def upgrade_data(net: NetParameter) -> None:
         layer.transform_param.SetInParent()
         for field in _TRANSFORM_FIELDS:
             if message.HasField(field):
-                setattr(layer.transform_param, field, getattr(message, field))
+                _put(layer.transform_param, field, getattr(message, field))
                 message.ClearField(field)
 
 
 def _upgrade_layer(old: V1LayerParameter, new: LayerParameter) -> bool:
     """Write a V1 layer's current form; False if it holds a V0 layer, which is ignored."""
     if old.HasField("name"):
-        new.name = old.name
+        put(new, "name", old.name)
     if old.HasField("type"):
         new.type = layer_type(old.type)
-    for field in ("bottom", "top", "include", "exclude", "blobs", "loss_weight"):
+    for field in ("bottom", "top"):
+        put_all(new, field, getattr(old, field))
+    for field in ("include", "exclude", "blobs", "loss_weight"):
         getattr(new, field).extend(getattr(old, field))
     specs = (("name", old.param), ("share_mode", old.blob_share_mode), ("lr_mult", old.blobs_lr),
              ("decay_mult", old.weight_decay))  # fmt: skip
@@ -73,7 +83,7 @@ def _upgrade_layer(old: V1LayerParameter, new: LayerParameter) -> bool:
         for i, value in enumerate(values):
             while len(new.param) <= i:
                 new.param.add()
-            setattr(new.param[i], field, value)
+            _put(new.param[i], field, value)
     for descriptor, value in old.ListFields():
         if descriptor.name.endswith("_param"):
             getattr(new, descriptor.name).CopyFrom(value)

@@ -6,7 +6,7 @@ from typing import Any
 
 from refcaffe.kernels.blas import axpby, scal
 from refcaffe.side import Side
-from refcaffe.solvers.sgd import SGDSolver
+from refcaffe.solvers.sgd import SGDSolver, single
 from refcaffe.solvers.solver import register
 
 
@@ -23,17 +23,18 @@ class AdaDeltaSolver(SGDSolver):
         real, xp = self.dtype.type, side.xp
         momentum, delta = real(self.param.momentum), real(self.param.delta)
         gradient = side.mutable_diff(self.net.parameters.learnable[index])
-        squares = side.mutable_data(self.history[index])
-        updates = side.mutable_data(self.history[index + len(self.net.parameters.learnable)])
+        squares = self.history_data(side, index)
+        updates = self.history_data(side, index + len(self.net.parameters.learnable))
 
         def blend(history: Any, value: Any) -> None:
             if side.gpu:
                 history *= momentum
-                history += (1 - momentum) * value * value
+                history += (1 - momentum) * single(value) * single(value)
             else:
                 axpby(1 - momentum, value * value, momentum, history)
 
         blend(squares, gradient)
-        gradient *= xp.sqrt((updates + delta) / (squares + delta))
+        held = single(squares) if side.gpu else squares
+        gradient *= xp.sqrt((updates + delta) / (held + delta))
         blend(updates, gradient)
         scal(local_rate, gradient)

@@ -9,7 +9,7 @@ from numpy.typing import DTypeLike
 
 from refcaffe.checks import Checker
 from refcaffe.side import Side
-from refcaffe.solvers.sgd import SGDSolver
+from refcaffe.solvers.sgd import SGDSolver, single
 from refcaffe.solvers.solver import register
 
 if TYPE_CHECKING:
@@ -30,6 +30,8 @@ class AdaGradSolver(SGDSolver):
     def compute_update_value(self, side: Side, index: int, local_rate: Any) -> None:
         delta = self.dtype.type(self.param.delta)
         gradient = side.mutable_diff(self.net.parameters.learnable[index])
-        history = side.mutable_data(self.history[index])
+        history = self.history_data(side, index)
+        if side.gpu:
+            gradient[...] = single(gradient)
         history += gradient * gradient
         self.scale_by_root(side, gradient, history, delta, local_rate)

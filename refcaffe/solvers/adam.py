@@ -8,7 +8,7 @@ import numpy as np
 
 from refcaffe.kernels.blas import axpby, scal
 from refcaffe.side import Side
-from refcaffe.solvers.sgd import SGDSolver
+from refcaffe.solvers.sgd import SGDSolver, single
 from refcaffe.solvers.solver import register
 
 
@@ -25,18 +25,19 @@ class AdamSolver(SGDSolver):
         real, xp = self.dtype.type, side.xp
         b1, b2, delta = real(self.param.momentum), real(self.param.momentum2), real(self.param.delta)
         gradient = side.mutable_diff(self.net.parameters.learnable[index])
-        mean = side.mutable_data(self.history[index])
-        variance = side.mutable_data(self.history[index + len(self.net.parameters.learnable)])
+        mean = self.history_data(side, index)
+        variance = self.history_data(side, index + len(self.net.parameters.learnable))
         # The powers are taken in double precision, of single precision numbers.
         t = self.iter + 1
         correction = real(np.sqrt(1 - np.float64(b2) ** t) / (1 - np.float64(b1) ** t))
         rate = local_rate * correction
         if side.gpu:
+            g = single(gradient)
             mean *= b1
-            mean += gradient * (1 - b1)
+            mean += g * (1 - b1)
             variance *= b2
-            variance += gradient * gradient * (1 - b2)
-            xp.divide(rate * mean, xp.sqrt(variance) + delta, out=gradient)
+            variance += g * g * (1 - b2)
+            xp.divide(rate * single(mean), xp.sqrt(single(variance)) + delta, out=gradient)
         else:
             axpby(1 - b1, gradient, b1, mean)
             axpby(1 - b2, gradient * gradient, b2, variance)

@@ -6,7 +6,7 @@ from typing import Any
 
 from refcaffe.kernels.blas import axpby
 from refcaffe.side import Side
-from refcaffe.solvers.sgd import SGDSolver
+from refcaffe.solvers.sgd import SGDSolver, single
 from refcaffe.solvers.solver import register
 
 
@@ -17,8 +17,13 @@ class NesterovSolver(SGDSolver):
     def compute_update_value(self, side: Side, index: int, local_rate: Any) -> None:
         momentum = self.dtype.type(self.param.momentum)
         gradient = side.mutable_diff(self.net.parameters.learnable[index])
-        history = side.mutable_data(self.history[index])
+        history = self.history_data(side, index)
         before = history.copy()
+        if side.gpu:  # one kernel, whose operations are rounded one by one
+            before = single(before)
+            history[...] = momentum * before + local_rate * gradient
+            gradient[...] = (1 + momentum) * single(history) - momentum * before
+            return
         axpby(local_rate, gradient, momentum, history)
         gradient[...] = before
         axpby(1 + momentum, history, -momentum, gradient)

@@ -10,6 +10,7 @@ from refcaffe.checks import Checker, CheckError
 from refcaffe.net import Net
 from refcaffe.net.read import read_net_param
 from refcaffe.proto import caffe_pb2
+from refcaffe.proto.strings import as_text
 
 if TYPE_CHECKING:
     from refcaffe.proto.caffe_pb2 import NetParameter, NetState, SolverParameter
@@ -36,7 +37,7 @@ def _set_state(param: NetParameter, phase: int, own: NetState | None) -> None:
 
 def _load_weights(net: Net, param: SolverParameter) -> None:
     for listed in param.weights:
-        for name in listed.split(","):
+        for name in as_text(listed).split(","):
             _log.info("Finetuning from %s", name.strip())
             net.copy_from(name.strip())
 
@@ -104,7 +105,7 @@ def make_test_nets(param: SolverParameter, dtype: Any) -> list[Net]:
     try:
         for i, (source, given) in enumerate(found):
             definition = caffe_pb2.NetParameter()
-            definition.CopyFrom(read_net_param(given) if isinstance(given, str) else given)
+            definition.CopyFrom(given if isinstance(given, caffe_pb2.NetParameter) else read_net_param(given))
             _set_state(definition, caffe_pb2.TEST, param.test_state[i] if param.test_state else None)
             _log.info("Creating test net (#%d) specified by %s", i, source)
             nets.append(_make(definition, param, dtype))

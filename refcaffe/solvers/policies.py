@@ -51,6 +51,8 @@ def _inv(solver: SGDSolver) -> Any:
 
 def _multistep(solver: SGDSolver) -> Any:
     values = solver.param.stepvalue
+    text = "No solver has taken such a number of steps: is the state that was restored one?"
+    _check.ge(solver.current_step, 0, "current_step_ >= 0", text)
     if solver.current_step < len(values) and solver.iter >= values[solver.current_step]:
         solver.current_step += 1
         _log.info("MultiStep Status: Iteration %d, step = %d", solver.iter, solver.current_step)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from refcaffe.proto import caffe_pb2
 from refcaffe.proto.io import read_text
+from refcaffe.proto.strings import as_text, put
 from refcaffe.proto.upgrade import upgrade_solver
 from refcaffe.telling import telling
 
@@ -29,10 +30,11 @@ def read_solver_param(path: str) -> SolverParameter:
         param = read_text(path, caffe_pb2.SolverParameter)
         upgrade_solver(param, path)
     if not param.HasField("snapshot_prefix"):
-        param.snapshot_prefix = path.removesuffix(_extension(path))
+        put(param, "snapshot_prefix", path.removesuffix(_extension(path)))
         _log.info("snapshot_prefix was not specified and is set to %s", param.snapshot_prefix)
     elif os.path.isdir(param.snapshot_prefix):
         name = os.path.basename(path)
-        param.snapshot_prefix = os.path.join(param.snapshot_prefix, name.removesuffix(_extension(name)))
+        prefix = os.path.join(as_text(param.snapshot_prefix), name.removesuffix(_extension(name)))
+        put(param, "snapshot_prefix", prefix)
         _log.info("snapshot_prefix was a directory and is replaced to %s", param.snapshot_prefix)
     return param

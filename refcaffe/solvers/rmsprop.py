@@ -10,7 +10,7 @@ from numpy.typing import DTypeLike
 from refcaffe.checks import Checker
 from refcaffe.kernels.blas import axpby
 from refcaffe.side import Side
-from refcaffe.solvers.sgd import SGDSolver
+from refcaffe.solvers.sgd import SGDSolver, single
 from refcaffe.solvers.solver import register
 
 if TYPE_CHECKING:
@@ -37,10 +37,11 @@ class RMSPropSolver(SGDSolver):
         real = self.dtype.type
         decay, delta = real(self.param.rms_decay), real(self.param.delta)
         gradient = side.mutable_diff(self.net.parameters.learnable[index])
-        history = side.mutable_data(self.history[index])
+        history = self.history_data(side, index)
         if side.gpu:
+            g = single(gradient)
             history *= decay
-            history += (1 - decay) * gradient * gradient
+            history += (1 - decay) * g * g
         else:
             axpby(1 - decay, gradient * gradient, decay, history)
         self.scale_by_root(side, gradient, history, delta, local_rate)

@@ -27,6 +27,11 @@ _check = Checker("sgd_solver.cpp")
 _log = logging.getLogger("refcaffe.sgd_solver.cpp")
 
 
+def single(array: Any) -> Any:
+    """Devices hold intermediate results of an update in single precision, in nets of doubles too."""
+    return array.astype(np.float32, copy=False)
+
+
 @register("SGD")
 class SGDSolver(Solver):
     """history = rate * gradient + momentum * history; update = history.
@@ -62,19 +67,31 @@ class SGDSolver(Solver):
     def compute_update_value(self, side: Side, index: int, local_rate: Any) -> None:
         """Turn the gradient of learnable parameter ``index`` into its update, in place, and move its history."""
         gradient = side.mutable_diff(self.net.parameters.learnable[index])
-        history = side.mutable_data(self.history[index])
-        axpby(local_rate, gradient, self.dtype.type(self.param.momentum), history)
+        history = self.history_data(side, index)
+        momentum = self.dtype.type(self.param.momentum)
+        if side.gpu:  # one kernel, whose operations are rounded one by one
+            history *= momentum
+            history += local_rate * gradient
+        else:
+            axpby(local_rate, gradient, momentum, history)
         gradient[...] = history
+
+    def history_data(self, side: Side, index: int) -> Any:
+        """The data of a history blob to write, shaped like its parameter: in old state files all have four axes."""
+        return side.mutable_data(self.history[index]).reshape(self.parameter_of(index).shape)
+
+    def parameter_of(self, index: int) -> Blob:
+        """The learnable parameter that history blob ``index`` belongs to."""
+        learnable = self.net.parameters.learnable
+        return learnable[index % len(learnable)]
 
     def scale_by_root(self, side: Side, gradient: Any, history: Any, delta: Any, local_rate: Any) -> None:
         """gradient = local_rate * (gradient / (√history + delta)); on a device the product comes first."""
-        root = side.xp.sqrt(history)
-        root += delta
         if side.gpu:
             gradient *= local_rate
-            gradient /= root
+            gradient /= side.xp.sqrt(single(history)) + delta
         else:
-            gradient /= root
+            gradient /= side.xp.sqrt(history) + delta
             scal(local_rate, gradient)
 
     def _refuse_unless(self, check: Callable[[], None]) -> None:

@@ -11,6 +11,7 @@ from refcaffe.net.read import read_trained_net
 from refcaffe.net.weights import copy_trained_layers
 from refcaffe.proto import caffe_pb2
 from refcaffe.proto.io import read_binary, write_binary
+from refcaffe.proto.strings import put
 from refcaffe.telling import telling
 
 if TYPE_CHECKING:
@@ -32,7 +33,8 @@ def write(solver: SGDSolver) -> None:
     model = solver.snapshot_filename(".caffemodel")
     _log_solver.info("Snapshotting to binary proto file %s", model)
     solver.net.save(model, solver.param.snapshot_diff)
-    state = caffe_pb2.SolverState(iter=solver.iter, learned_net=model, current_step=solver.current_step)
+    state = caffe_pb2.SolverState(iter=solver.iter, current_step=solver.current_step)
+    put(state, "learned_net", model)
     for blob in solver.history:
         blob.to_proto(state.history.add())
     path = solver.snapshot_filename(".solverstate")
@@ -67,8 +69,12 @@ def _restore_binary(solver: SGDSolver, path: str) -> None:
     text = "Incorrect length of history blobs."
     _check.eq(len(state.history), len(solver.history), "state.history_size() == history_.size()", text)
     _log.info("SGDSolver: restoring history")
-    for blob, proto in zip(solver.history, state.history, strict=True):
+    for i, (blob, proto) in enumerate(zip(solver.history, state.history, strict=True)):
         blob.from_proto(proto)
+        # Upstream writes beyond the memory when it updates.
+        text = f"history {i} is not of the size of its parameter"
+        expression = "history_[i]->count() == net_params[i]->count()"
+        _check.eq(blob.count, solver.parameter_of(i).count, expression, text)
 
 
 def _restore_hdf5(solver: SGDSolver, path: str) -> None:

@@ -19,6 +19,7 @@ from refcaffe.checks import Checker, CheckError, shown
 from refcaffe.net import Net
 from refcaffe.proto import caffe_pb2
 from refcaffe.proto.io import to_text
+from refcaffe.proto.strings import as_text
 from refcaffe.solvers.nets import make_test_nets, make_train_net
 from refcaffe.solvers.read import read_solver_param
 from refcaffe.telling import telling
@@ -273,7 +274,7 @@ class Solver:
         return float(self.learning_rate())
 
     def snapshot_filename(self, extension: str) -> str:
-        return f"{self.param.snapshot_prefix}_iter_{self.iter}{extension}"
+        return f"{as_text(self.param.snapshot_prefix)}_iter_{self.iter}{extension}"
 
     def _check_snapshot_prefix(self) -> None:
         """Refuse to train for hours towards a snapshot that cannot be written."""
@@ -285,8 +286,8 @@ class Solver:
         try:
             probe.touch()
             probe.unlink()
-        except OSError as error:
-            text = f"Cannot write to snapshot prefix '{self.param.snapshot_prefix}'.  "
+        except (OSError, ValueError) as error:
+            text = f"Cannot write to snapshot prefix '{as_text(self.param.snapshot_prefix)}'.  "
             text += "Make sure that the directory exists and is writable."
             raise CheckError(text, "solver.cpp") from error
 

@@ -15,8 +15,9 @@ KINDS = {
     "model": (".caffemodel",),
     "state": (".solverstate",),
     "blob": (".binaryproto",),
-    "hdf5": ("caffemodel.h5", "/w.h5", "/a.h5", "/data.h5"),
+    "hdf5": ("caffemodel.h5", "/w.h5"),
     "hdf5_state": (".solverstate.h5",),
+    "hdf5_data": ("/f0.h5", "/a.h5"),
 }
 _LARGEST = 1 << 16
 

@@ -58,9 +58,13 @@ def _dataset(rng: Random, group: Any) -> None:
     group.create_dataset(name, shape, kind, **_chunks(rng, shape))
 
 
+def _is_small(dataset: Any) -> bool:
+    return bool(dataset.dtype.kind in "fiu" and dataset.size is not None and dataset.nbytes < 1 << 20)
+
+
 def _retype(rng: Random, group: Any) -> None:
     """The same numbers in another type or shape."""
-    numbers = [name for name, item in group.items() if isinstance(item, h5py.Dataset) and item.dtype.kind in "fiu"]
+    numbers = [name for name, item in group.items() if isinstance(item, h5py.Dataset) and _is_small(item)]
     if not numbers:
         return
     name = rng.choice(numbers)

@@ -20,6 +20,7 @@ from refcaffe.checks import CheckError
 from refcaffe.data.means import Means
 from refcaffe.net import Net
 from refcaffe.proto import caffe_pb2, io
+from refcaffe.telling import telling
 from tests.fuzz.corpus import Given, load
 from tests.fuzz.mutate import damage, damage_text
 from tests.fuzz.mutate_hdf5 import damage_hdf5
@@ -29,7 +30,7 @@ from tests.fuzz.mutate_message import damage_message, parts
 TARGETS: dict[str, tuple[tuple[str, int], ...]] = {
     "text": (("net", 3), ("solver", 1)),
     "binary": (("model", 3), ("state", 1), ("blob", 1)),
-    "hdf5": (("hdf5", 2), ("hdf5_state", 1)),
+    "hdf5": (("hdf5", 3), ("hdf5_state", 2), ("hdf5_data", 1)),
 }
 _MESSAGES: dict[str, Any] = {
     "net": caffe_pb2.NetParameter,
@@ -38,7 +39,10 @@ _MESSAGES: dict[str, Any] = {
     "state": caffe_pb2.SolverState,
     "blob": caffe_pb2.BlobProto,
 }
-_ENDINGS = {"model": ".caffemodel", "state": ".solverstate", "blob": ".binaryproto", "hdf5": ".h5"}
+_ENDINGS = {
+    "model": ".caffemodel", "state": ".solverstate", "blob": ".binaryproto", "hdf5": ".h5", "hdf5_data": ".h5",
+    "hdf5_state": ".solverstate.h5",
+}  # fmt: skip
 
 _SMALL_NET = """
     layer { name: "x" type: "Input" top: "x" input_param { shape { dim: 2 dim: 3 } } }
@@ -116,8 +120,6 @@ class Player:
         home = self._home(given.given.home)
         os.chdir(home)
         name = f"fuzzed{_ENDINGS.get(given.kind, '.prototxt')}"
-        if given.kind == "hdf5_state":
-            name = "fuzzed.solverstate.h5"
         Path(name).write_bytes(given.data)
         if given.kind in ("model", "hdf5"):
             return partial(self._net(home).copy_from, name)
@@ -125,6 +127,9 @@ class Player:
             return partial(_restore, self._solver(home), name)
         if given.kind == "blob":
             return partial(_use_means, caffe_pb2.TransformationParameter(mean_file=name))
+        if given.kind == "hdf5_data":
+            _name_in_lists(home, name)
+            return lambda: Net("net.prototxt", given.phase).close()
         if given.kind == "solver":
             return partial(_make_solver, name)
         return lambda: Net(name, given.phase).close()
@@ -160,10 +165,16 @@ def _first_net(paths: Sequence[Path]) -> Net:
     return Net(io.parse_text(_SMALL_NET, caffe_pb2.NetParameter, "small net"))
 
 
+def _name_in_lists(home: Path, name: str) -> None:
+    """Have the lists of data files in a folder name this one."""
+    for path in home.glob("*.txt"):
+        path.write_text(f"{name}\n")
+
+
 def _restore(solver: Any, name: str) -> None:
     """What was restored is used: the update looks at it."""
     solver.restore(name)
-    with np.errstate(all="ignore"):
+    with np.errstate(all="ignore"), telling(lambda: f"an update after {name} was restored"):
         solver.apply_update()
 
 

@@ -19,6 +19,7 @@ from refcaffe.kernels.parallel import WORKER_NAME
 ROOM = 64 << 20  # bytes that every input may take, besides four times its size
 CPU_SECONDS = 5
 WALL_SECONDS = 60  # for those that wait for something; more, since others use the machine, too
+_MMAP_THRESHOLD = -3
 _PAGE = resource.getpagesize()
 
 
@@ -32,7 +33,11 @@ class Cost:
 
 
 def arm() -> None:
-    """Have the process killed, and its stacks shown, if the time that ``watched`` gives is over."""
+    """Have the process killed, and its stacks shown, if the time that ``watched`` gives is over.
+
+    From now on arrays are mapped one by one, so that the system's count of writable memory means what is in use.
+    """
+    ctypes.CDLL(None).mallopt(_MMAP_THRESHOLD, 1 << 16)
     faulthandler.enable()
     faulthandler.register(signal.SIGPROF, all_threads=True, chain=True)
 

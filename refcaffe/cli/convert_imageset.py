@@ -1,0 +1,138 @@
+"""``refcaffe convert_imageset``: a database of the images in a list."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from refcaffe import context
+from refcaffe.checks import Checker, CheckError
+from refcaffe.cli.flags import Flag, Flags
+from refcaffe.cli.progress import counting
+from refcaffe.cli.tool import Tool
+from refcaffe.data import create, decode
+from refcaffe.data.db import Writer
+from refcaffe.data.image_list import Line, read_list
+from refcaffe.proto import caffe_pb2
+
+_check = Checker("convert_imageset.cpp")
+_log = logging.getLogger("refcaffe.convert_imageset.cpp")
+
+_COMMIT_EVERY = 1000
+
+_TOOL = Tool(
+    "tools/convert_imageset.cpp",
+    "Convert a set of images to the leveldb/lmdb\n"
+    "format used as input for Caffe.\n"
+    "Usage:\n"
+    "    convert_imageset [FLAGS] ROOTFOLDER/ LISTFILE DB_NAME\n"
+    "The ImageNet dataset for the training demo is at\n"
+    "    http://www.image-net.org/download-images\n",
+    (
+        Flag("backend", "lmdb", "The backend {lmdb, leveldb} for storing the result"),
+        Flag("check_size", False, "When this option is on, check that all the datum have the same size"),
+        Flag("encode_type", "", "Optional: What type should we encode the image as ('png','jpg',...)."),
+        Flag("encoded", False, "When this option is on, the encoded image will be save in datum"),
+        Flag("gray", False, "When this option is on, treat images as grayscale ones"),
+        Flag("resize_height", 0, "Height images are resized to"),
+        Flag("resize_width", 0, "Width images are resized to"),
+        Flag("shuffle", False, "Randomly shuffle the order of images and their labels"),
+    ),
+    fewest=3,
+    most=None,
+)
+
+
+def run(words: Sequence[str]) -> int:
+    """``convert_imageset [FLAGS] ROOTFOLDER/ LISTFILE DB_NAME``. The database appears when it is complete."""
+    return _TOOL.run(words, _convert)
+
+
+def _convert(flags: Flags) -> None:
+    root_folder, source, target = flags.words[:3]
+    lines = read_list(source)
+    if flags.shuffle:
+        _log.info("Shuffling data")
+        context.current().stream.shuffle(lines)
+    _log.info("A total of %d images.", len(lines))
+    if flags.encode_type and not flags.encoded:
+        _log.info("encode_type specified, assuming encoded=true.")
+    with create(target, flags.backend) as writer, counting("converting", len(lines)) as done:
+        _write(flags, root_folder, lines, writer, done)
+
+
+def _write(flags: Flags, root_folder: str, lines: list[Line], writer: Writer, done: Any) -> None:
+    count, size = 0, None
+    for number, line in enumerate(lines):
+        datum = _read(flags, root_folder + line.name, line)
+        done()
+        if datum is None:
+            continue
+        if flags.check_size and size is None:
+            size = datum.channels * datum.height * datum.width
+        elif flags.check_size:
+            _check.eq(len(datum.data), size, "data.size() == data_size", f"Incorrect data field size {len(datum.data)}")
+        writer.put(b"%08d_%s" % (number, os.fsencode(line.name)), datum.SerializeToString())
+        count += 1
+        if count % _COMMIT_EVERY == 0:
+            writer.commit()
+            _log.info("Processed %d files.", count)
+    if count % _COMMIT_EVERY:
+        writer.commit()
+        _log.info("Processed %d files.", count)
+
+
+def _read(flags: Flags, path: str, line: Line) -> caffe_pb2.Datum | None:
+    """The record of an image; None, and a line in the log, if it cannot be read."""
+    encoding = _encoding(flags, line.name)
+    height, width = max(0, flags.resize_height), max(0, flags.resize_width)
+    pixels = decode.read_image(path, height, width, color=not flags.gray)
+    if pixels is None:
+        decode.could_not_open(path)
+        return None
+    datum = caffe_pb2.Datum(label=line.label)
+    if not encoding:
+        planes = pixels[np.newaxis] if pixels.ndim == 2 else pixels.transpose(2, 0, 1)
+        datum.channels, datum.height, datum.width = planes.shape
+        datum.data, datum.encoded = planes.tobytes(), False
+        return datum
+    datum.encoded = True
+    if not height and not width and _is_encoded_so(path, encoding):
+        with open(path, "rb") as file:
+            datum.data = file.read()
+    else:
+        datum.data = _encode(pixels, encoding, path)
+    return datum
+
+
+def _encoding(flags: Flags, name: str) -> str:
+    """The type of file to store; empty: none."""
+    if flags.encode_type or not flags.encoded:
+        return flags.encode_type
+    _, dot, ending = name.rpartition(".")
+    if not dot:
+        _log.warning("Failed to guess the encoding of '%s'", name)
+    return (f".{ending}" if context.current_build().reader_era else ending).lower()
+
+
+def _is_encoded_so(path: str, encoding: str) -> bool:
+    _, dot, ending = path.rpartition(".")
+    # The Caffe of DataReader compares with the dot, which --encode_type does not have.
+    ending = f".{ending}" if dot and context.current_build().reader_era else ending
+    return ending.lower() == encoding.lower() or (encoding.lower(), ending.lower()) == ("jpg", "jpeg")
+
+
+def _encode(pixels: NDArray[Any], encoding: str, path: str) -> bytes:
+    cv2 = decode.opencv()
+    try:
+        done, data = cv2.imencode(f".{encoding.lstrip('.')}", pixels)
+    except cv2.error:
+        done = False
+    if not done:
+        raise CheckError(f"Could not encode {path} as '{encoding}'.", "io.cpp")
+    return bytes(data)
