@@ -145,7 +145,8 @@ def _problem_of(document: Any) -> str:
 
 def find_cases(root: Path) -> list[Case]:
     """All cases in ``root`` and below, in order of their folders; ``root`` may be a single case."""
-    return [read_case(path.parent) for path in sorted(root.rglob("case.json"))]
+    # Absolute: cases run in folders of their own.
+    return [read_case(path.parent) for path in sorted(root.absolute().rglob("case.json"))]
 
 
 def select(cases: Iterable[Case], kinds: Iterable[str] = (), patterns: Iterable[str] = ()) -> list[Case]:

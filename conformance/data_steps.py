@@ -141,15 +141,14 @@ class DataRun:
                 self._keep(name, blob)
 
     def _keep(self, name: str, blob: Any) -> None:
-        values, data = self.got.values, np.asarray(blob.data)
-        self._parts.setdefault(name, []).append(data.reshape(-1).copy())
-        values["shapes"].setdefault(name, []).append(list(blob.shape))
+        values = self.got.values
         if self.case.given.get("buffers"):
-            seen = self._seen.setdefault(name, [])
-            address = int(data.ctypes.data)
-            if address not in seen:
-                seen.append(address)
-            values["buffers"].setdefault(name, []).append(seen.index(address))
+            seen, place = self._seen.setdefault(name, []), self.caffe.place_of(blob)
+            if place not in seen:
+                seen.append(place)
+            values["buffers"].setdefault(name, []).append(seen.index(place))
+        self._parts.setdefault(name, []).append(np.array(blob.data).reshape(-1))
+        values["shapes"].setdefault(name, []).append(list(blob.shape))
 
     def destroy(self, step: Step) -> None:
         self.net.close()

@@ -1,8 +1,8 @@
 """Where Caffe computes something else on a device than on the host, and what that means for cases recorded on the host.
 
-Cases of the kinds layer, net, solver, snapshot and error may be run in GPU mode (``--device fake``). They are compared as
-on the host, but for the rules below; kind ``gpumode`` has recordings of what a device's formulas give. The reasons are
-upstream's own code: what its ``.cu`` files do otherwise than its ``.cpp`` files.
+Cases of the kinds layer, net, solver, snapshot and error may be run in GPU mode (``--device fake``). They are compared
+as on the host, but for the rules below; kind ``gpumode`` has recordings of what a device's formulas give. The reasons
+are upstream's own code: what its ``.cu`` files do otherwise than its ``.cpp`` files.
 """
 
 from __future__ import annotations
@@ -70,14 +70,15 @@ RULES = (
     Rule(("PReLU",), Effect.ROUNDING, "slopes' gradients are summed over images first", gradients=True),
     Rule(("LSTMUnit", "LSTM"), Effect.ROUNDING, "sigmoid and tanh in float, tanh(x) as 2 sigmoid(2x) - 1"),
     Rule(
-        ("LSTMUnit", "LSTM"), Effect.VALUES, "the slope of the forget gate is its own, not that of its product with cont",
+        ("LSTMUnit", "LSTM"), Effect.VALUES,
+        "the slope of the forget gate is its own, not that of its product with cont",
         gradients=True, given=_any(_fractional, "cont"),
     ),
     Rule(("ContrastiveLoss",), Effect.VALUES, "the legacy version forgets to multiply by the difference",
          r"legacy_version:\s*true", gradients=True),
     Rule(("SigmoidCrossEntropyLoss",), Effect.VALUES, "sums absolute values of terms", given=_any(_outside, "t")),
     Rule(("Accuracy",), Effect.VALUES, "counts in the labels' diff", gradients=True),
-    Rule(("Accuracy",), Effect.REFUSAL, "only a gradient for the labels is refused", 
+    Rule(("Accuracy",), Effect.REFUSAL, "only a gradient for the labels is refused",
          r"force_backward:\s*true|type: \"Accuracy\"[^}]*loss_weight"),
     Rule(("Dropout",), Effect.VALUES, "draws from the device's generator", "TRAIN"),
     Rule(("Pooling", "SPP"), Effect.REFUSAL, "stochastic pooling is there", r"pool:\s*STOCHASTIC"),
@@ -92,10 +93,11 @@ ON_CUDA = Rule(("everything",), Effect.ROUNDING, "has CUDA's functions, and sums
 
 
 class Leniency:
-    """The rules that hold for a case."""
+    """The rules that hold for a case, which runs on a device unless ``device`` is ``cpu``."""
 
-    def __init__(self, rules: tuple[Rule, ...] = ()) -> None:
+    def __init__(self, rules: tuple[Rule, ...] = (), device: str = "cpu") -> None:
         self.rules = rules
+        self.device = device
 
     @property
     def reasons(self) -> str:
@@ -122,7 +124,7 @@ def leniency(case: Case, device: str) -> Leniency:
         return Leniency()
     always = (ON_CUDA,) if device == "cuda" else ()
     if case.kind not in KINDS:
-        return Leniency(always)
+        return Leniency(always, device)
     given = case.fresh().given_arrays  # not to be kept by the case
     texts = [path.read_text(encoding="utf-8", errors="replace") for path in case.folder.rglob("*.prototxt")]
     ops = case.given.get("ops", [case.given])
@@ -133,7 +135,7 @@ def leniency(case: Case, device: str) -> Leniency:
     there = {_plain(word) for word in re.findall(r"(?:\btype|solver_type):\s*\"?(\w+)", text)}
     held = (rule for rule in RULES if any(_plain(name) in there for name in rule.types))
     held = (rule for rule in held if re.search(rule.pattern, text))
-    return Leniency((*always, *(rule for rule in held if rule.given is None or rule.given(given))))
+    return Leniency((*always, *(rule for rule in held if rule.given is None or rule.given(given))), device)
 
 
 def _plain(name: str) -> str:

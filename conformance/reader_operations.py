@@ -230,12 +230,12 @@ class LayersRun(_Run):
         labels, shapes, buffers = [], [], []
         for _ in range(op.get("times", 1)):
             self.parts[op["id"]].forward([], [data, label])
+            place = self.caffe.place_of(data)
+            if place not in seen:
+                seen.append(place)
+            buffers.append(seen.index(place))
             labels.append([int(value) for value in label.data.reshape(-1)])
             shapes.append(list(data.shape))
-            address = int(data.data.ctypes.data)
-            if address not in seen:
-                seen.append(address)
-            buffers.append(seen.index(address))
         alike = all(shape == shapes[0] for shape in shapes)
         return {"labels": labels, "shapes": shapes[0], "buffers": buffers} if alike else {
             "labels": labels, "shapes": shapes,

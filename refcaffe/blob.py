@@ -16,7 +16,7 @@ from refcaffe import context
 from refcaffe.checks import Checker
 from refcaffe.context import Mode
 from refcaffe.device import Memory, runtime
-from refcaffe.kernels.blas import scal
+from refcaffe.kernels.blas import scal, subtract
 from refcaffe.syncedmem import Head, SyncedMemory
 
 if TYPE_CHECKING:
@@ -156,6 +156,8 @@ class Blob:
         """The product of the dimensions ``start`` ... ``end`` - 1 (C++: ``count(start, end)``)."""
         axes = len(self._shape)
         end = axes if end is None else end
+        if 0 <= start <= end <= axes:
+            return prod(self._shape[start:end])
         _check_header.le(start, end, "start_axis <= end_axis")
         _check_header.ge(start, 0, "start_axis >= 0")
         _check_header.ge(end, 0, "end_axis >= 0")
@@ -378,7 +380,7 @@ class Blob:
             _check.fatal("Syncedmem not initialized.")
         # The written side comes first, as the recordings' compiler had it.
         data = self.mutable_cpu_data() if side == "cpu" else self.mutable_gpu_data()
-        data -= self.cpu_diff() if side == "cpu" else self.gpu_diff()
+        subtract(self.cpu_diff() if side == "cpu" else self.gpu_diff(), data)
         runtime().event("axpy", side, self._count)
 
     def _asum(self, memory: SyncedMemory | None, name: str) -> float:

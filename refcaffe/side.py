@@ -44,7 +44,7 @@ class Side:
         return array.get() if hasattr(array, "get") else array
 
     def copy(self, to: Any, source: Any, source_side: Side | None = None) -> None:
-        """``to[...] = source`` as caffe_copy does it: by the runtime in GPU mode, and not at all from an array to itself.
+        """``to[...] = source`` as caffe_copy does it: not from an array to itself, and in GPU mode by the runtime.
 
         Contiguous arrays of one size and type; ``source`` lies on ``source_side`` if that is another one.
         """

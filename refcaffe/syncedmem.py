@@ -56,6 +56,11 @@ class SyncedMemory:
         if self._born_on is not None:
             _check(self._runtime.get_device() == self._born_on, "device == device_")
 
+    @property
+    def sides(self) -> tuple[Memory | None, Memory | None]:
+        """The memory of host and device as it is, None where there is none yet; no head moves."""
+        return self._cpu, self._gpu
+
     # --- the host side
 
     def _alloc_host(self, clear: bool) -> Memory | None:
@@ -111,6 +116,7 @@ class SyncedMemory:
             self._check_device()
         if not self._runtime.has_gpu:
             self._runtime.no_gpu()
+        self._runtime.get_device()  # makes it current in this thread
         if self.head is Head.UNINITIALIZED:
             self._gpu = self._alloc_device(clear=True)
             self.head = Head.HEAD_AT_GPU
@@ -149,7 +155,7 @@ class SyncedMemory:
     def _free_device(self) -> None:
         if not self.own_gpu_data:
             return
-        reader_era = context.current_build().reader_era
+        reader_era = self._gpu_device >= 0  # when it was made
         if reader_era:
             here = self._runtime.get_device()
             self._runtime.set_device(self._gpu_device)

@@ -43,16 +43,16 @@ class Window:
         small = self.small_space(big.shape[2:])
         padded, cut = self._padded(big.shape, small)
         padded[cut] = big
-        out = np.zeros((big.shape[0], self.groups, weight.shape[0] // self.groups, *small))
+        out = np.zeros((big.shape[0], self.groups, weight.shape[0] // self.groups, prod(small)))
         for place, at in self._places(small):
-            out += np.einsum("ngc...,gdc->ngd...", self._grouped(padded[at]), self._weights(weight, place))
+            out += np.matmul(self._weights(weight, place), self._grouped(padded[at]))
         return out.reshape(big.shape[0], weight.shape[0], *small)
 
     def to_big(self, small: np.ndarray, weight: np.ndarray, space: Shape) -> np.ndarray:
         shape = (small.shape[0], weight.shape[1] * self.groups, *space)
         padded, cut = self._padded(shape, small.shape[2:])
         for place, at in self._places(small.shape[2:]):
-            part = np.einsum("ngd...,gdc->ngc...", self._grouped(small), self._weights(weight, place))
+            part = np.matmul(self._weights(weight, place).swapaxes(1, 2), self._grouped(small))
             padded[at] += part.reshape(shape[0], shape[1], *small.shape[2:])
         return padded[cut]
 
@@ -60,12 +60,11 @@ class Window:
         padded, cut = self._padded(big.shape, small.shape[2:])
         padded[cut] = big
         out = np.zeros(shape)
-        places = prod(small.shape[2:])
+        places = small.shape[0] * prod(small.shape[2:])
+        gradient = self._grouped(small).transpose(1, 2, 0, 3).reshape(self.groups, shape[0] // self.groups, places)
         for place, at in self._places(small.shape[2:]):
-            seen, gradient = (
-                self._grouped(array).reshape(array.shape[0], self.groups, -1, places) for array in (padded[at], small)
-            )
-            _at(out, place)[...] = np.einsum("ngcs,ngds->gdc", seen, gradient).reshape(shape[:2])
+            seen = self._grouped(padded[at]).transpose(1, 0, 3, 2).reshape(self.groups, places, shape[1])
+            _at(out, place)[...] = np.matmul(gradient, seen).reshape(shape[:2])
         return out
 
     def _padded(self, shape: Shape, small: Shape) -> tuple[np.ndarray, tuple[slice, ...]]:
@@ -85,7 +84,8 @@ class Window:
             yield place, (slice(None), slice(None), *seen)
 
     def _grouped(self, array: np.ndarray) -> np.ndarray:
-        return array.reshape(array.shape[0], self.groups, -1, *array.shape[2:])
+        """(batch, group, channel, place)."""
+        return array.reshape(array.shape[0], self.groups, array.shape[1] // self.groups, prod(array.shape[2:]))
 
     def _weights(self, weight: np.ndarray, place: Shape) -> np.ndarray:
         return _at(weight, place).reshape(self.groups, -1, weight.shape[1])

@@ -232,7 +232,11 @@ def bilinear(
     A matrix product, a convolution, a gradient of one of them. With n = terms, products and sums are rounded n times:
     the computed result is off by γₙ f(|a|, |b|), and by f(Δa, |b|) + f(|a|, Δb) + f(Δa, Δb) through its operands.
     """
-    error = f(a.error, b.largest) + f(np.abs(a.value), b.error)
+    error: Any = 0.0  # of exact operands
+    if a.error.any():
+        error = error + f(a.error, b.largest)
+    if b.error.any():
+        error = error + f(np.abs(a.value), b.error)
     return _summed(f(a.value, b.value), error, f(a.largest, b.largest), terms, start)
 
 

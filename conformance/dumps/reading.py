@@ -41,7 +41,7 @@ class Dump:
         if not self.index and not self._plain:
             raise DumpError(f"{path}: neither an index.json nor .npy files in it")
         self.layers: list[dict[str, Any]] = self.index.get("layers", [])
-        self.loaded: dict[str, np.ndarray] = {}
+        self._checked: set[str] = set()
         self._by_layer = {(layer["name"], self._occurrence(k)): layer for k, layer in enumerate(self.layers)}
         self._by_blob = self._final_blobs()
 
@@ -102,13 +102,13 @@ class Dump:
         if callable(entry):
             return entry()
         file = entry["file"]
-        if file not in self.loaded:
-            array = _load(self.path / file)
-            little = np.ascontiguousarray(array.astype(array.dtype.newbyteorder("<")))
-            if "sha256" in entry and hashlib.sha256(little.tobytes()).hexdigest() != entry["sha256"]:
+        array = _load(self.path / file)
+        if "sha256" in entry and file not in self._checked:
+            little = np.ascontiguousarray(array.astype(array.dtype.newbyteorder("<"), copy=False))
+            if hashlib.sha256(little.tobytes()).hexdigest() != entry["sha256"]:
                 raise DumpError(f"{self.path / file}: is not what index.json says (sha256)")
-            self.loaded[file] = array
-        return self.loaded[file]
+            self._checked.add(file)
+        return array
 
 
 def _load(path: Path) -> Any:

@@ -14,6 +14,7 @@ from conformance.dumps.reading import Dump
 from conformance.dumps.steps import Near
 from conformance.dumps.walk import EQUAL, MISSING, PARTS, UNKNOWN, WITHIN, Comparison, Verdict
 
+_NAMED = 12  # of the missing arrays
 _STYLES = {PARTS: "bold red", UNKNOWN: "yellow", MISSING: "dim"}
 
 
@@ -33,7 +34,8 @@ def print_table(console: Console, comparison: Comparison, everything: bool) -> N
         console.print("every array that both have is equal, bit for bit")
     missing = [f"{v.name} ({v.note})" for v in comparison.verdicts if v.status == MISSING]
     if missing and not everything:
-        console.print(escape(f"missing: {', '.join(missing)}"), highlight=False, soft_wrap=True)
+        more = f" … {len(missing) - _NAMED} more" if len(missing) > _NAMED else ""
+        console.print(escape(f"missing: {', '.join(missing[:_NAMED])}{more}"), highlight=False, soft_wrap=True)
     if comparison.only_in_b:
         console.print(escape(f"only in B, not compared: {', '.join(comparison.only_in_b)}"), soft_wrap=True)
     counts = ", ".join(f"{comparison.count(s)} {s}" for s in (EQUAL, WITHIN, PARTS, UNKNOWN, MISSING))

@@ -34,6 +34,11 @@ class Step:
         pairs = [*zip(self.bottoms, other.bottoms), *zip(self.params, other.params)]
         return all(a is b or (isinstance(a, np.ndarray) and same_numbers(a, b)) for a, b in pairs)
 
+    def release(self) -> None:
+        """Give back memory; what is asked for later is computed once more."""
+        for made in ("_formula", "tops", "_exact_bottoms", "_exact_params"):
+            self.__dict__.pop(made, None)
+
     @cached_property
     def _formula(self) -> Formula | None:
         found = rules.find(self.place.type, self.place.param)

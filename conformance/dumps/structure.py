@@ -60,6 +60,7 @@ class Structure:
             self.layers.append(LayerPlace(k, param, entry, seen[param.name]))
             seen[param.name] += 1
         self.final_top = {top: (layer.k, j) for layer in self.layers for j, top in enumerate(layer.tops)}
+        self.last_reader = {bottom: layer.k for layer in self.layers for bottom in layer.bottoms}
         self.first_reader = {
             bottom: (layer.k, j) for layer in reversed(self.layers) for j, bottom in enumerate(layer.bottoms)
         }

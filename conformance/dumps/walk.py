@@ -93,16 +93,31 @@ class _Walk:
         self.verdicts: list[Verdict] = []
 
     def result(self) -> Comparison:
+        both = self.a.dump.has_diffs and self.b.dump.has_diffs
         for place in self.structure.layers:
             self._params(place)
             self._forward(place)
-        if self.a.dump.has_diffs and self.b.dump.has_diffs:
+            self._release(place, both)
+        if both:
             self._start_diffs()
             for place in reversed(self.structure.layers):
                 if self.structure.runs_backward(place.k):
                     self._backward(place)
+                    self._release(place, both)
         known = {blob for place in self.structure.layers for blob in (*place.bottoms, *place.tops)}
         return Comparison(self.verdicts, sorted(self.b.dump.blob_names - known))
+
+    def _release(self, place: LayerPlace, needed: bool) -> None:
+        """Keep no more than the backward pass, if there is one, will ask for: whole nets do not fit into memory."""
+        for run in (self.a, self.b):
+            run.steps[place.k].release()
+            if not needed:
+                run.steps[place.k].bottoms = run.steps[place.k].params = []
+                for i in range(place.params):
+                    run.param[place.param_key(i)] = None
+                for name in {*place.bottoms, *place.tops}:
+                    if self.structure.last_reader.get(name, place.k) <= place.k:
+                        run.data.pop(name, None)
 
     # --- forward
 
@@ -110,6 +125,9 @@ class _Walk:
         for i in range(place.params):
             wrote = self.a.wrote(place, "param", i), self.b.wrote(place, "param", i)
             key = place.param_key(i)
+            if wrote[0] is None or wrote[1] is None:  # the runs have them in common, unless somebody says otherwise
+                self.a.param[key] = self.b.param[key] = wrote[1] if wrote[0] is None else wrote[0]
+                continue
             self.a.param[key] = wrote[0]
             self.b.param[key] = self._judge(place, "param", f"{place.name}[{i}]", wrote, lambda: (None, None))[1]
 
@@ -211,7 +229,7 @@ class _Walk:
     ) -> tuple[Value, Value]:
         lacking = " and ".join(side for side, array in zip("AB", wrote) if array is None)
         self._note(place, what, name, MISSING, note=f"not in {lacking}")
-        if what == "param" or place.type in rules.SOURCES:
+        if place.type in rules.SOURCES:
             either = wrote[0] if wrote[0] is not None else wrote[1]
             return either, either
         kept = [array if array is not None else e for array, e in zip(wrote, exact())]

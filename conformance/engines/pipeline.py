@@ -72,6 +72,9 @@ class Pipeline(Pycaffe, Protocol):
 
     def blob(self, shape: Sequence[int] | None) -> Any: ...
 
+    def place_of(self, blob: Any) -> int:
+        """A number for the memory in which a blob's newest data lie."""
+
     def layer(self, param: str) -> Any:
         """A layer, constructed but not set up; ``param`` is a LayerParameter's text."""
 

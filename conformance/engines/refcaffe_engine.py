@@ -14,6 +14,7 @@ from typing import Any
 import refcaffe
 from conformance.cases import Case, Recording
 from conformance.engines.base import Engine, EngineError
+from conformance.engines.gpumode import GpuWorld
 from conformance.engines.refcaffe_gpumode import RefcaffeGpuWorld
 from conformance.engines.refcaffe_memories import RefcaffeMemories
 from conformance.engines.refcaffe_nets import RefcaffePycaffe, missing_feature
@@ -23,6 +24,7 @@ from conformance.processes import Programs
 from refcaffe import context, device
 from refcaffe.checks import CheckError
 from refcaffe.context import Mode
+from refcaffe.watch import Watch
 
 # upstream (a key of provenance.json) -> reader era, DEBUG, compiled with its GPU code
 _BUILDS = {
@@ -132,7 +134,7 @@ class RefcaffeEngine(Engine):
                 here.solver_count, here.solver_rank = before
 
     @contextmanager
-    def gpumode(self, upstream: str) -> Iterator[RefcaffeGpuWorld]:
+    def gpumode(self, upstream: str) -> Iterator[GpuWorld]:
         if upstream not in _BUILDS:
             raise Unsupported(f"unknown upstream {upstream!r}")
         reader_era, debug, _ = _BUILDS[upstream]
@@ -141,9 +143,9 @@ class RefcaffeEngine(Engine):
         with device.use(runtime), context.build(reader_era=reader_era, debug=debug), RefcaffePycaffe():
             here.mode, here.device = Mode.GPU, 0
             try:
-                yield RefcaffeGpuWorld(runtime)
+                with Watch(runtime) as watch:
+                    yield RefcaffeGpuWorld(runtime, watch)
             finally:
-                runtime.record = None
                 here.lose_generator()
 
     def programs(self, upstream: str) -> Programs:

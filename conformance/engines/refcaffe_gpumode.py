@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
@@ -11,21 +10,16 @@ import numpy as np
 from google.protobuf import text_format
 
 import refcaffe
-from conformance.engines.gpumode import Copy
+from conformance.engines.gpumode import Copy, Parts, SolverPart
 from refcaffe import context
 from refcaffe.blob import Blob
 from refcaffe.context import Mode
 from refcaffe.device import Memory, Runtime
 from refcaffe.layers import create
 from refcaffe.proto import caffe_pb2
-from refcaffe.syncedmem import Head, SyncedMemory
+from refcaffe.syncedmem import Head
+from refcaffe.watch import Watch, heads
 
-_LETTERS = {
-    Head.UNINITIALIZED: "U",
-    Head.HEAD_AT_CPU: "C",
-    Head.HEAD_AT_GPU: "G",
-    Head.SYNCED: "S",
-}
 _PATIENCE = 30.0  # seconds for a prefetch thread to fill its batches
 
 
@@ -116,32 +110,40 @@ class RefcaffeSteps:
 
     def __init__(self, solver: Any) -> None:
         self._solver = solver
-        self.net = RefcaffeParts(solver.net)
-        self.test_nets = [RefcaffeParts(net) for net in solver.test_nets]
+        self.net: Parts = RefcaffeParts(solver.net)
+        self.test_nets: Sequence[Parts] = [RefcaffeParts(net) for net in solver.test_nets]
 
-    def __getattr__(self, name: str) -> Any:  # history, snapshot, restore, close
-        return getattr(self._solver, name)
+    @property
+    def history(self) -> Sequence[Any]:
+        history: Sequence[Any] = self._solver.history
+        return history
 
     def step(self, on_start: Callable[[], None], on_gradients_ready: Callable[[], None]) -> None:
         self._solver.callbacks[:] = [(on_start, on_gradients_ready)]
         self._solver.step(1)
 
+    def snapshot(self) -> None:
+        self._solver.snapshot()
+
+    def restore(self, file: str) -> None:
+        self._solver.restore(file)
+
+    def close(self) -> None:
+        self._solver.close()
+
 
 class RefcaffeGpuWorld:
     """``conformance.engines.gpumode.GpuWorld`` on a runtime that nobody else uses."""
 
-    def __init__(self, runtime: Runtime) -> None:
+    def __init__(self, runtime: Runtime, watch: Watch) -> None:
         self.runtime = runtime
         self.draws: list[np.ndarray] = []
         self.drawn: list[list[Any]] = []
-        self._thread = threading.get_ident()
-        self._events: list[tuple[Any, ...]] = []
-        self._watched: Mapping[str, Blob] = {}
+        self._watch = watch
         self._prefetchers: list[Any] = []
         self._kept: list[Any] = []  # the caller's memory lives as long as the world
         context.current().lose_generator()
         runtime.make_generator = lambda: _Given(self)
-        runtime.record = self._record
 
     # --- making things
 
@@ -167,7 +169,7 @@ class RefcaffeGpuWorld:
     def net(self, file: str, phase: str) -> RefcaffeParts:
         return RefcaffeParts(self._of(refcaffe.Net(file, caffe_pb2.Phase.Value(phase))))
 
-    def solver(self, file: str) -> RefcaffeSteps:
+    def solver(self, file: str) -> SolverPart:
         solver = refcaffe.get_solver(file)
         for net in [solver.net, *solver.test_nets]:
             self._of(net)
@@ -199,13 +201,13 @@ class RefcaffeGpuWorld:
         blob.mutable_gpu_diff().fill(0)
 
     def heads(self, blob: Blob) -> str:
-        return "".join("-" if memory is None else _LETTERS[memory.head] for memory in blob.memories[:2])
+        return heads(blob)
 
     def contents(self, blob: Blob, which: str) -> np.ndarray | None:
         memory = blob.memories[which == "diff"]
         if memory is None or memory.head is Head.UNINITIALIZED:
             return None
-        held = _sides(memory)[memory.head is Head.HEAD_AT_GPU]
+        held = memory.sides[memory.head is Head.HEAD_AT_GPU]
         data = np.empty(0, np.uint8) if held is None else held.array
         data = data.get() if hasattr(data, "get") else data.copy()
         return data.view(blob.dtype)[: blob.count].reshape(blob.shape)
@@ -213,26 +215,7 @@ class RefcaffeGpuWorld:
     # --- copies
 
     def watch(self, named: Mapping[str, Blob]) -> None:
-        self._watched = named
-
-    def _record(self, event: tuple[Any, ...]) -> None:
-        if event[0] not in ("memcpy", "memcpy_async"):
-            return
-        direction, nbytes, to, source = event[1:5]
-        if direction == "H2H" and context.current().mode is Mode.CPU:  # a memcpy of C, no call of the runtime
-            return
-        here = threading.get_ident() == self._thread
-        names = [self._name(end) for end in (source, to)] if here else []
-        self._events.append((here, direction, nbytes, source, to, names, event[0] == "memcpy_async"))
-
-    def _name(self, end: Memory | None) -> str | None:
-        address = -1 if end is None else end.address
-        for name, blob in self._watched.items():
-            for which, memory in zip(("data", "diff"), blob.memories):
-                for side in _sides(memory):
-                    if side is not None and side.address <= address < side.address + max(side.nbytes, 1):
-                        return f"{name}.{which}"
-        return None
+        self._watch.name(named)
 
     def settle(self) -> None:
         end = time.monotonic() + _PATIENCE
@@ -243,20 +226,12 @@ class RefcaffeGpuWorld:
                 time.sleep(0.001)
 
     def take_copies(self) -> tuple[list[Copy], list[Copy]]:
-        events, self._events = self._events, []
         own: list[Copy] = []
         prefetched: list[Copy] = []
-        for here, direction, nbytes, source, to, names, is_async in events:
-            mark = ["async"] if is_async else []
-            if here:
-                # What had no name when it was copied may have one now: that of a blob just made.
-                ends = [name or self._name(end) or "internal" for name, end in zip(names, (source, to))]
-                ends = ends[:1] if ends[0] == ends[1] and direction in ("H2D", "D2H") else ends
-                own.append([direction, nbytes, *ends, *mark])
+        for copy in self._watch.take_copies():
+            mark = ["async"] if copy.asynchronous else []
+            if copy.prefetch:
+                prefetched.append([copy.direction, copy.nbytes, *mark])
             else:
-                prefetched.append([direction, nbytes, *mark])
+                own.append([copy.direction, copy.nbytes, *copy.ends, *mark])
         return own, prefetched
-
-
-def _sides(memory: SyncedMemory | None) -> tuple[Memory | None, Memory | None]:
-    return (None, None) if memory is None else (memory._cpu, memory._gpu)

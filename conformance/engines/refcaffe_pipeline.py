@@ -19,6 +19,7 @@ from refcaffe.data.transformer import DataTransformer
 from refcaffe.layers.base import make
 from refcaffe.proto import caffe_pb2, io
 from refcaffe.rng import c_library
+from refcaffe.syncedmem import Head
 
 
 class _Transformer(DataTransformer):
@@ -119,11 +120,11 @@ class RefcaffePipeline(RefcaffePycaffe):
         def read_image(path: str, *args: Any, **kwargs: Any) -> Any:
             return chosen(files, os.path.normpath(path), own[1](path, *args, **kwargs))
 
-        decode.pixels_of, decode.read_image = pixels_of, read_image  # type: ignore[assignment]
+        decode.pixels_of, decode.read_image = pixels_of, read_image
         try:
             yield decoded
         finally:
-            decode.pixels_of, decode.read_image = own  # type: ignore[assignment]
+            decode.pixels_of, decode.read_image = own
 
     def transformer(self, param: str, phase: str) -> RefcaffeTransformer:
         return RefcaffeTransformer(param, phase)
@@ -133,6 +134,11 @@ class RefcaffePipeline(RefcaffePycaffe):
 
     def blob(self, shape: Sequence[int] | None) -> Blob:
         return Blob(shape)
+
+    def place_of(self, blob: Blob) -> int:
+        memory = blob.data_memory()
+        newest = memory.gpu_data() if memory.head is Head.HEAD_AT_GPU else memory.cpu_data()
+        return newest.address if newest is not None else 0
 
     def layer(self, param: str) -> Any:
         return make(io.parse_text(param, caffe_pb2.LayerParameter, "layer"))
@@ -147,7 +153,8 @@ class RefcaffePipeline(RefcaffePycaffe):
         return reader.bodies()
 
     def sizes(self, part: Any) -> list[int]:
-        queues = []
+        queues: list[int] = []
+        owner: Any
         for owner in (part, getattr(part, "prefetcher", None), getattr(part, "reader", None)):
             if hasattr(owner, "full"):
                 queues += [owner.free.size(), owner.full.size()]

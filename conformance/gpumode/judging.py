@@ -56,9 +56,9 @@ class _Judgement:
         if path[-1] in ("copies", "prefetch_copies"):
             self.findings.value(_shown(path), *(sorted(side, key=str) for side in (recorded, got)))
         elif path[-1] in _NUMBERS and not isinstance(recorded, str):
-            values = [np.asarray(np.nan if side is None else side, np.float32) for side in (recorded, got)]
+            expected, found = (np.asarray(np.nan if side is None else side, np.float32) for side in (recorded, got))
             exactness, bound = self.limits.of_number(path, recorded, self.got)
-            self.findings.array(_shown(path), *values, exactness, bound)
+            self.findings.array(_shown(path), expected, found, exactness, bound)
         else:
             self._values(path, recorded, got)
 

@@ -1,8 +1,8 @@
 """How far numbers of kind ``gpumode`` may be off.
 
-A single layer's are bounded by the running error analysis of ``conformance.bounds``, with a device's formulas where they
-differ. In nets and solvers roundings of one layer go through all that follow: there the bound is a multiple of how far
-the numbers move when parameters are moved by a unit in the last place, as in ``conformance.operations.spread``.
+A single layer's are bounded by the running error analysis of ``conformance.bounds``, with a device's formulas where
+they differ. In nets and solvers roundings of one layer go through all that follow: there the bound is a multiple of how
+far the numbers move when parameters are moved by a unit in the last place, as in ``conformance.operations.spread``.
 """
 
 from __future__ import annotations

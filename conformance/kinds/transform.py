@@ -129,7 +129,8 @@ def judge(case: Case, got: Recording, findings: Findings) -> None:
     """By the rules above."""
     recorded, values = case.recorded.values, got.values
     fatal, refusal = recorded.get("fatal"), values.get("fatal")
-    findings.value("fatal", *({} if side is None else {**side, "text": side["text"].rstrip()} for side in (fatal, refusal)))
+    sides = ({} if side is None else {**side, "text": side["text"].rstrip()} for side in (fatal, refusal))
+    findings.value("fatal", *sides)
     for i, (expected, result) in enumerate(zip(recorded["results"], values["results"])):
         findings.value(f"results[{i}]", expected, result)
     findings.value("number of results", len(recorded["results"]), len(values["results"]))

@@ -211,7 +211,9 @@ class Run(object):
     def save(self, **more):
         """Write what there is: later operations may end the process."""
         document = dict(more, recorded=self.recorded, kept=self.kept)
-        write_json(os.path.join(self.results, "result.json"), document)
+        path = os.path.join(self.results, "result.json")
+        write_json(path + ".new", document)
+        os.rename(path + ".new", path)  # another thread may end the process at any time
 
     def make_net(self, model, phase, level=0, stages=(), weights=None):
         more = {}
@@ -391,8 +393,6 @@ def play_operations(run):
             raised = {"op": number, "type": type(error).__name__, "message": str(error)}
             run.recorded["exception"] = [raised]
             return
-        if run.document["kind"] == "error":
-            run.save()
 
 
 def net_of(run, op, key="net"):
@@ -560,7 +560,7 @@ class Rows(object):
         self.rows["iter"].append(self.solver.iter)
         self.rows["loss"].append(state["losses"][row % len(state["losses"])])
         self.rows["smoothed_loss"].append(state["smoothed_loss"])
-        self.rows["lr"].append(self.solver.lr)
+        self.rows["lr"].append(self.inside.rate(self.solver))
         if self.with_gradients:
             self.append("grad", [blob.diff for blob in self.learnable])
         self.open = True
@@ -668,7 +668,7 @@ def read_bytes(path):
 def op_files(run, op):
     found = {}
     for name in files_below("."):
-        if name not in run.given_files:
+        if name not in run.given_files and os.path.basename(name) != "lock.mdb":
             data = read_bytes(name)
             found[name] = {"size": len(data)}
             if not is_hdf5(name):
@@ -814,16 +814,16 @@ OPERATIONS = {
 def play_data(run):
     """FORMAT-data.md, as far as pycaffe reaches."""
     given = run.given
-    for key, what in (("layer", "a layer's C++ functions"), ("pixels", "pixels as Caffe's reader gives them"),
-                      ("decoded", "pixels as the codec gives them")):
-        if key in given:
-            raise Unreached(what)
+    if "layer" in given:
+        raise Unreached("a layer's C++ functions")
     for db in given.get("dbs", ()):
         make_database(run, db)
     for name in ("solver_count", "solver_rank"):
         if name in given:
             getattr(run.caffe, "set_" + name)(given[name])
     data = Data(run)
+    data.decode()
+    data.keep()
     run.caffe.set_random_seed(run.document["seed"])
     for number, step in enumerate(given["steps"]):
         run.at(number)
@@ -841,10 +841,22 @@ class Data(object):
     """Steps of kind data, by their names."""
 
     def __init__(self, run):
-        self.run, self.net, self.raised, self.outputs = run, None, [], []
+        self.run, self.net, self.raised, self.outputs, self.pixels = run, None, [], [], []
         self.shapes, self.blobs, self.memories, self.places = {}, {}, {}, {}
         self.forwards, self.params, self.writer = 0, [], None
         self.next = {}
+
+    def decode(self):
+        """Pixels as Caffe's reader and its codec give them."""
+        given, inside = self.run.given, self.run.inside
+        if ("pixels" in given or "decoded" in given) and not hasattr(inside, "read_image"):
+            raise Unreached("a caffe_inside that was built with OpenCV")
+        for entry in given.get("pixels", ()):
+            image = inside.read_image(entry["file"], entry["height"], entry["width"], bool(entry["color"]))
+            self.pixels.append(("pixels/" + entry["file"], as_image(image)))
+        for entry in given.get("decoded", ()):
+            for i, value in enumerate(records(self.run, entry["arrays"])[1]):
+                self.pixels.append(("decoded/%d" % i, as_image(inside.decode_datum(to_hex(value), entry["mode"]))))
 
     def words(self):
         return [int(word) for word in self.run.inside.rng_next(4)]
@@ -922,12 +934,14 @@ class Data(object):
         for name, shapes in self.shapes.items():
             run.recorded["shapes"][name] = shapes[0] if all(shape == shapes[0] for shape in shapes) else shapes
         run.recorded["forwards"] = self.forwards
-        run.recorded["rng_next"] = self.next
+        if self.next:
+            run.recorded["rng_next"] = self.next
         if self.raised:
             run.recorded["exceptions"] = self.raised
         if self.memories:
             run.recorded["buffers"] = self.memories
-        run.arrays = [(name, np.concatenate(parts)) for name, parts in self.blobs.items()] + self.params + self.outputs
+        run.arrays = [(name, np.concatenate(parts)) for name, parts in self.blobs.items()]
+        run.arrays += self.params + self.pixels + self.outputs
         run.save()
 
     def end(self):
@@ -936,6 +950,12 @@ class Data(object):
         for name in self.run.given.get("outputs", ()):
             self.outputs += [("h5/%s/%s" % (name, path), array) for path, array in read_hdf5(name)[1]]
         self.keep()
+
+
+def as_image(image):
+    rows, columns, channels, size, text = image
+    pixels = np.array(bytearray.fromhex(text), np.uint8).view("u%d" % size)
+    return pixels.reshape((rows, columns) if channels == 1 else (rows, columns, channels))
 
 
 def to_hex(data):
@@ -1172,7 +1192,7 @@ class Recorder(object):
 
 
 def same_json(a, b):
-    return json.dumps(a, sort_keys=True) == json.dumps(b, sort_keys=True)
+    return a == b or json.dumps(a, sort_keys=True) == json.dumps(b, sort_keys=True)  # a NaN equals no other
 
 
 def different_arrays(old, new):
@@ -1191,7 +1211,9 @@ def assemble(document, status, result, said):
     if kind in ("layer", "filler"):
         return ({"fatal": {"step": fatal[0], "message": message.rstrip()}} if fatal else recorded), ""
     if kind == "data":
-        lines = [[entry[1], entry[3]] for entry in log if entry[1] in "WE"]
+        if fatal and document.get("asynchronous"):
+            return {"fatal": message}, ""  # at which moment is left to chance
+        lines = [[entry[1], entry[3]] for entry in log if entry[1] in "WE" and entry[2] != "upgrade_proto.cpp"]
         lines += [["protobuf " + entry[1], entry[2]] for entry in parser]
         recorded.update([("log", lines)] if lines else [])
         recorded.update([("fatal", message)] if fatal else [])

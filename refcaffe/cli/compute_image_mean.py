@@ -74,7 +74,7 @@ def _sum(cursor: Cursor, source: str, shape: tuple[int, ...]) -> tuple[NDArray[n
     _log.info("Starting iteration")
     with counting("adding up") as done, np.errstate(all="ignore"):
         while cursor.valid:
-            with telling(lambda: str(Origin(source, count, cursor.key()))):
+            with telling(lambda number=count: str(Origin(source, number, cursor.key()))):  # type: ignore[misc]
                 total += _values(parse(cursor.value()), total.size)
             count += 1
             done()

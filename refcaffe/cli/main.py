@@ -37,6 +37,7 @@ OURS = {
     "plot": "draw loss, test scores and learning rate of training logs",
     "demo": "train a small net on handwritten digits and run the conformance cases",
     "conformance": "compare refcaffe with recordings of original Caffe",
+    "trace": "show what a pass of a net moves between host and device",
     "dump": "write every blob of a pass as .npy files, here or in another Caffe",
     "compare": "show the first layer where two such dumps part",
 }

@@ -60,7 +60,7 @@ def training_progress(solver: Solver, quiet: bool = False) -> Iterator[None]:
 
 @contextmanager
 def counting(what: str, total: int | None = None) -> Iterator[Callable[[], None]]:
-    """Gives a function to call for each of ``total`` things (None: nobody knows) that is done, and shows how many are."""
+    """Gives a function to call for each of ``total`` things (None: unknown) that is done, and shows their number."""
     if not sys.stderr.isatty():
         yield lambda: None
         return

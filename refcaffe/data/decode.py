@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from refcaffe.checks import CheckError
+from refcaffe.device.room import require
 
 _log = logging.getLogger("refcaffe.io.cpp")
 
@@ -57,6 +58,7 @@ def read_image(path: str, height: int = 0, width: int = 0, color: bool = True) -
         return None
     pixels = pixels_of(data, COLOR if color else GRAY)
     if pixels is not None and height > 0 and width > 0:
+        require(height * width * (3 if color else 1))
         resized: NDArray[Any] = opencv().resize(pixels, (width, height))
         return resized
     return pixels

@@ -26,11 +26,11 @@ def atoi(text: str) -> int:
 
 
 def read_list(path: str) -> list[Line]:
-    """The lines of a list; none if there is no such file. A name ends at the last blank, and the label stands behind it."""
+    """The lines of a list; none if there is no such file. A label stands behind the last blank, the name before it."""
     try:
         with open(path, "rb") as file:
             lines = os.fsdecode(file.read()).split("\n")
-    except OSError:
+    except (OSError, ValueError):  # the latter for a name that no file can have
         return []
     if not lines[-1]:  # what follows the last line's end
         lines.pop()

@@ -129,7 +129,7 @@ class Version:
             if tag == COMPARATOR_TAG:
                 name = bytes(_string(reader))
                 if name != COMPARATOR:
-                    raise Damaged(f"keys are ordered by {name.decode('utf-8', 'replace')}, not by {COMPARATOR.decode()}")
+                    raise Damaged(f"keys are ordered by {name.decode('utf-8', 'replace')}")
             elif tag in (LOG_TAG, PREVIOUS_LOG_TAG, NEXT_FILE_TAG, LAST_TAG):
                 self.numbers[tag] = reader.varint()
             elif tag == COMPACT_TAG:
@@ -197,7 +197,7 @@ def _block(data: memoryview, handle: Reader, checked: bool) -> memoryview:
 
 
 def _entries(block: memoryview) -> Iterator[tuple[bytes, memoryview]]:
-    """Keys, which only say where they differ from the one before, and values. IndexError where the block ends too soon."""
+    """Keys, which only say where they differ from the one before, and values. IndexError if the block ends too soon."""
     at, end, key = 0, len(block), b""
     sizes = [0, 0, 0]
     while at < end:

@@ -57,7 +57,8 @@ def _block(entries: Iterable[tuple[bytes, bytes]]) -> bytes:
     parts: list[bytes] = []
     before = b""
     for key, value in entries:
-        shared = len(os.path.commonprefix((before, key)))
+        differs = (i for i, (a, b) in enumerate(zip(before, key, strict=False)) if a != b)
+        shared = next(differs, min(len(before), len(key)))
         parts += (_varint(shared), _varint(len(key) - shared), _varint(len(value)), key[shared:], value)
         before = key
     return b"".join([*parts, bytes(4), b"\1\0\0\0"])

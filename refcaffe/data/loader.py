@@ -85,8 +85,9 @@ class BatchLoader:
         return self._transformer.decode(image) if isinstance(image, Datum) and image.encoded else image
 
     def _shape(self, image: Datum | Mat) -> Shape:
-        infer = self._transformer.infer_datum if isinstance(image, Datum) else self._transformer.infer_mat
-        return self._batch_size, *infer(image)[1:]  # type: ignore[operator]
+        transformer = self._transformer
+        shape = transformer.infer_datum(image) if isinstance(image, Datum) else transformer.infer_mat(image)
+        return self._batch_size, *shape[1:]
 
     def load(self, batch: Batch, stopping: Callable[[], bool]) -> None:
         """Fill a batch. CheckError names the item; QueueClosed if ``stopping`` became true."""

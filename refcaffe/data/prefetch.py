@@ -16,9 +16,11 @@ from refcaffe.checks import Checker, CheckError
 from refcaffe.context import InternalThread, Mode
 from refcaffe.data.queue import BlockingQueue, QueueClosed
 from refcaffe.device import runtime
+from refcaffe.device.room import require
 
 _check = Checker("base_data_layer.cpp")
 
+_BYTES_OF_A_BATCH = 500  # without its data
 _PATIENCE = 1.0  # seconds to wait for the thread of a collected layer, which the collecting one may hold up
 
 
@@ -49,6 +51,7 @@ class Prefetcher:
     """
 
     def __init__(self, count: int, dtype: DTypeLike, name: str) -> None:
+        require(count * _BYTES_OF_A_BATCH)
         self.name = name
         self.batches = [Batch(dtype) for _ in range(count)]
         self.free: BlockingQueue[Batch] = BlockingQueue()

@@ -13,6 +13,7 @@ from refcaffe.context import InternalThread
 from refcaffe.data.datum import Datum
 from refcaffe.data.queue import BlockingQueue, QueueClosed
 from refcaffe.data.records import CursorRecords
+from refcaffe.device.room import require
 from refcaffe.proto import caffe_pb2
 
 if TYPE_CHECKING:
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
 _check = Checker("data_reader.cpp")
 
+_BYTES_OF_A_DATUM = 200  # without its data
 _PATIENCE = 1.0  # seconds to wait for the thread of a collected reader, which the collecting one may hold up
 
 
@@ -27,6 +29,7 @@ class QueuePair:
     """``size`` records that go round between a reader's user and the thread that fills them."""
 
     def __init__(self, size: int) -> None:
+        require(size * _BYTES_OF_A_DATUM)
         self.free: BlockingQueue[Datum] = BlockingQueue()
         self.full: BlockingQueue[Datum] = BlockingQueue()
         for _ in range(size):
@@ -163,7 +166,7 @@ class DataReader:
         return self._body.error
 
     def check_served(self) -> None:
-        """Refuse to wait for what never comes: for the records of one reader too many, or through queues of no length."""
+        """Refuse to wait for what never comes: records for one reader too many, or through queues of no length."""
         if self._body.pairs.index(self._pair) >= self._body.served:
             _check.eq(1, 0, "new_queue_pairs_.size() == 0")
         if self._size <= 0:

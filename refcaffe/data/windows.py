@@ -40,7 +40,7 @@ class _Tokens:
         try:
             with open(path, "rb") as file:
                 self._words: Iterator[str] = iter([os.fsdecode(word) for word in file.read().split()])
-        except OSError as error:
+        except (OSError, ValueError) as error:  # the latter for a name that no file can have
             text = f"Check failed: infile.good() Failed to open window file {path}\n"
             raise CheckError(text, _check.file).within(str(error)) from error
 

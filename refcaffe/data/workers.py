@@ -94,7 +94,7 @@ class _Shared(Generic[J]):
 
 
 def for_each(jobs: Sequence[J], work: Callable[[J], None]) -> None:
-    """``work(job)`` for each job, several at the same time; raises the error of the first, in their order, that failed."""
+    """``work(job)`` for each job, several at the same time; raises the error of the first job that failed."""
     shared = _Shared(jobs, work)
     waits = _pool.submit(shared.run, min(_pool.count, len(jobs)) - 1)
     shared.run()

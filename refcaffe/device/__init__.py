@@ -8,11 +8,20 @@ from contextlib import contextmanager
 
 from refcaffe.checks import CheckError
 from refcaffe.device.fake import FakeRuntime
-from refcaffe.device.runtime import NO_GPU, NO_GPU_HINT, Generator, HostRuntime, Memory, Runtime, Stream
+from refcaffe.device.runtime import (
+    NO_GPU,
+    NO_GPU_HINT,
+    OUT_OF_MEMORY,
+    Generator,
+    HostRuntime,
+    Memory,
+    Runtime,
+    Stream,
+)
 
 __all__ = [
-    "NO_GPU", "NO_GPU_HINT", "FakeRuntime", "Generator", "HostRuntime", "Memory", "Runtime", "Stream", "make",
-    "runtime", "use",
+    "NO_GPU", "NO_GPU_HINT", "OUT_OF_MEMORY", "FakeRuntime", "Generator", "HostRuntime", "Memory", "Runtime", "Stream",
+    "make", "runtime", "use",
 ]  # fmt: skip
 
 _runtime: Runtime | None = None

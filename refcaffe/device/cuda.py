@@ -9,9 +9,8 @@ import numpy as np
 
 from refcaffe import context
 from refcaffe.checks import CheckError
-from refcaffe.device.fake import INVALID_DEVICE, OUT_OF_MEMORY
 from refcaffe.device.room import require
-from refcaffe.device.runtime import Memory, Runtime
+from refcaffe.device.runtime import INVALID_DEVICE, OUT_OF_MEMORY, Memory, Runtime
 
 try:
     import cupy

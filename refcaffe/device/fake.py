@@ -9,11 +9,10 @@ import numpy as np
 from refcaffe import context
 from refcaffe.checks import CheckError
 from refcaffe.device.room import fits
-from refcaffe.device.runtime import Memory, Runtime
+from refcaffe.device.runtime import INVALID_DEVICE, OUT_OF_MEMORY, Memory, Runtime
+from refcaffe.device.xorwow import Xorwow
 
 GARBAGE = 0xA5  # what new memory holds, so that a missing zero-fill shows
-OUT_OF_MEMORY = "Check failed: error == cudaSuccess (2 vs. 0)  out of memory"
-INVALID_DEVICE = "Check failed: error == cudaSuccess (10 vs. 0)  invalid device ordinal"
 
 # As a card of the years when Caffe was written, so that nothing is promised that a real one might lack.
 FAKE_PROPERTIES: dict[str, Any] = {
@@ -45,16 +44,16 @@ class FakeStream:
 
 
 class FakeGenerator:
-    """Stands in for cuRAND's generator: other numbers than its, always the same ones for a seed."""
+    """Gives the numbers of cuRAND's default generator."""
 
     def seed(self, seed: int) -> None:
-        self._bits = np.random.Generator(np.random.Philox(seed))
+        self._numbers = Xorwow(seed)
 
     def words(self, out: Any) -> None:
-        out[...] = self._bits.integers(0, 2**32, out.size, np.uint32)
+        out[...] = self._numbers.words(out.size)
 
     def uniform(self, out: Any) -> None:
-        out[...] = 1 - self._bits.random(out.size, out.dtype)
+        out[...] = self._numbers.uniform(out.size, out.dtype)
 
 
 class FakeRuntime(Runtime):

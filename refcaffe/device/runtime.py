@@ -14,6 +14,9 @@ from refcaffe.device.room import require
 NO_GPU = "Cannot use GPU in CPU-only Caffe: check mode."
 NO_GPU_HINT = "no GPU here: install refcaffe[gpu] and set REFCAFFE_DEVICE=cuda, or REFCAFFE_DEVICE=fake to try without"
 
+OUT_OF_MEMORY = "Check failed: error == cudaSuccess (2 vs. 0)  out of memory"
+INVALID_DEVICE = "Check failed: error == cudaSuccess (10 vs. 0)  invalid device ordinal"
+
 Event = tuple[Any, ...]
 
 
@@ -110,7 +113,7 @@ class Runtime:
         return 0
 
     def get_device(self) -> int:
-        """The thread's current device."""
+        """The thread's current device; work that follows is done there."""
         self.no_gpu()
 
     def set_device(self, device: int) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from refcaffe.kernels.compiled import compiled
+from refcaffe.kernels.parallel import GRAIN, for_ranges  # GRAIN is made of whole FUSED_BLOCKs
 
 FUSED_BLOCK = 32
 
@@ -34,7 +35,8 @@ def axpy(alpha: Any, x: Any, y: Any) -> None:
         if y.size < FUSED_BLOCK:
             y += alpha * x
         else:
-            _axpy_float32(alpha, x.reshape(-1), y.reshape(-1))
+            given, to = x.reshape(-1), y.reshape(-1)
+            for_ranges(y.size, GRAIN, lambda i, j: _axpy_float32(alpha, given[i:j], to[i:j]))
     else:
         y += alpha * x
 
@@ -49,5 +51,32 @@ def scal(alpha: Any, y: Any) -> None:
 
 def axpby(alpha: Any, x: Any, beta: Any, y: Any) -> None:
     """y = alpha * x + beta * y."""
-    scal(beta, y)
-    axpy(alpha, x, y)
+    if not isinstance(y, np.ndarray) or y.size <= GRAIN:
+        scal(beta, y)
+        axpy(alpha, x, y)
+        return
+
+    def some(i: int, j: int) -> None:  # both while the elements are in the cache
+        scal(beta, to[i:j])
+        axpy(alpha, given[i:j], to[i:j])
+
+    given, to = x.reshape(-1), y.reshape(-1)
+    for_ranges(y.size, GRAIN, some)
+
+
+def clear(y: Any) -> None:
+    """y = 0."""
+    if isinstance(y, np.ndarray) and y.size > GRAIN:
+        to = y.reshape(-1)
+        for_ranges(y.size, GRAIN, lambda i, j: to[i:j].fill(0))
+    else:
+        y.fill(0)
+
+
+def subtract(x: Any, y: Any) -> None:
+    """y -= x."""
+    if isinstance(y, np.ndarray) and y.size > GRAIN:
+        given, to = x.reshape(-1), y.reshape(-1)
+        for_ranges(y.size, GRAIN, lambda i, j: np.subtract(to[i:j], given[i:j], out=to[i:j]))
+    else:
+        y -= x

@@ -12,7 +12,7 @@ import numpy as np
 
 from refcaffe.kernels.im2col import Columns, add_columns, im2col
 from refcaffe.kernels.parallel import for_each, in_order, scratch
-from refcaffe.kernels.products import add_product
+from refcaffe.kernels.products import ENOUGH, add_product
 from refcaffe.side import HOST
 
 PIECE = 1 << 21  # elements of columns that a piece has at most
@@ -44,10 +44,13 @@ class Products:
         elements, places = max(1, self.group * self.depth * self.places), max(1, self.places)
         together = min(max(WORTHWHILE // elements, -(-WIDE // places)), PIECE // elements, -(-images // PIECES))
         parts = -(-elements // PIECE)
-        if divisible:
+        if divisible and self._worthwhile(images):
             parts = max(parts, min(-(-PIECES // max(1, images)), self.places // NARROW))
         step = max(1, -(-self.rows // parts))
         return max(1, together), [(start, min(start + step, self.rows)) for start in range(0, self.rows, step)]
+
+    def _worthwhile(self, images: int) -> bool:
+        return images * self.group * self.grid_channels * self.depth * self.places > ENOUGH
 
     def forward(self, images: Any, weight: Any, grids: Any, bias: Any) -> None:
         """grids = weight · columns of the images + bias (a column, or None)."""
@@ -60,7 +63,7 @@ class Products:
             some = slice(block * together, (block + 1) * together)
             self._multiply(weight, self._columns(images[some], ranges[part]), bias, grids[some], ranges[part])
 
-        for_each(-(-len(images) // together) * len(ranges), piece)
+        for_each(-(-len(images) // together) * len(ranges), piece, self._worthwhile(len(images)))
 
     def backward(
         self,
@@ -106,7 +109,7 @@ class Products:
             if product is not None:
                 np.add(weight_diff, product, out=weight_diff)
 
-        in_order(-(-len(grids) // together), piece, commit)
+        in_order(-(-len(grids) // together), piece, commit, self._worthwhile(len(grids)))
 
     def _add_large_product(self, images: Any, grids: Any, weight_diff: Any) -> None:
         """As in ``backward``, divided by rows of the weight, so that no second array of its size is needed."""

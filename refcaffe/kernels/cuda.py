@@ -26,9 +26,10 @@ def on_cuda(array: Any) -> bool:
 
 
 class CudaKernels:
-    """The kernels of one source, in which ``T`` is the floating type. Each begins with ``KERNEL name(...)``, and ``LOOP(i, n)`` goes over its elements;
+    """The kernels of one source, in which ``T`` is the floating type.
 
-    functions they call begin with ``DEVICE``.
+    Each begins with ``KERNEL name(...)``, and ``LOOP(i, n)`` goes over its elements; functions they call begin with
+    ``DEVICE``.
     """
 
     every: ClassVar[list[CudaKernels]] = []

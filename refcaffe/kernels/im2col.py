@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from math import prod
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from refcaffe.device.room import require
 from refcaffe.kernels.compiled import compiled
 from refcaffe.side import Side
 
@@ -31,18 +32,26 @@ class Columns:
         pad: Sequence[int],
         dilation: Sequence[int],
     ) -> None:
+        self._axes = list(zip(image, grid, kernel, stride, pad, dilation, strict=True))[:-1]
+        self.step = (stride[-1], pad[-1], dilation[-1])
+        self.image_shape = (channels, prod(image[:-1]), image[-1])
+        self.shape = (channels, prod(kernel[:-1]), kernel[-1], prod(grid[:-1]), grid[-1])
+
+    @cached_property
+    def rows(self) -> NDArray[np.int64]:
+        """The image's row at each place of kernel and grid along all axes but the last; -1 in the padding.
+
+        Made when a pass asks for it: only it needs as much memory. Raises MemoryError.
+        """
         rows: NDArray[np.int64] = np.zeros((1, 1), np.int64)
-        for size, n, k, s, p, d in zip(image[:-1], grid[:-1], kernel, stride, pad, dilation, strict=False):
+        require(self.shape[1] * self.shape[3] * 4 * rows.itemsize)
+        for size, n, k, s, p, d in self._axes:
             place = np.arange(k)[:, None] * d + np.arange(n) * s - p
             place = place[None, :, None, :]
             above = rows[:, None, :, None]
             inside = (above >= 0) & (place >= 0) & (place < size)
             rows = np.where(inside, above * size + place, -1).reshape(len(rows) * k, rows.shape[1] * n)
-        # The image's row at each place of kernel and grid along all axes but the last; -1 in the padding.
-        self.rows = np.ascontiguousarray(rows)
-        self.step = (stride[-1], pad[-1], dilation[-1])
-        self.image_shape = (channels, prod(image[:-1]), image[-1])
-        self.shape = (channels, len(rows), kernel[-1], rows.shape[1], grid[-1])
+        return np.ascontiguousarray(rows)
 
 
 column_map = lru_cache(maxsize=256)(Columns)  # layers ask in every pass, and many of a net are alike

@@ -27,7 +27,7 @@ def _table() -> NDArray[np.uint32]:
 
 
 @compiled
-def _crc32c(data: Any, table: Any) -> int:
+def _crc32c(data: Any, table: Any) -> Any:
     crc = np.uint32(0xFFFFFFFF)
     whole = len(data) // 8 * 8
     for at in range(0, whole, 8):
@@ -104,4 +104,4 @@ def uncompress(data: Buffer) -> memoryview | None:
         return None
     out = np.empty(size, np.uint8)
     good = _uncompress(np.frombuffer(memoryview(data).toreadonly(), np.uint8), start, out)
-    return memoryview(out).toreadonly() if good else None
+    return out.data.toreadonly() if good else None

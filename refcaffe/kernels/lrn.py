@@ -17,22 +17,22 @@ from refcaffe.kernels.parallel import GRAIN, for_each, scratch
 
 @compiled
 def _scale(x: Any, n: int, first: int, end: int, half: int, k: float, alpha: float, scale: Any) -> None:
-    channels, pixels = x.shape[1], range(np.uintp(first), np.uintp(end))
-    for p in pixels:
+    channels, start, stop = x.shape[1], np.uintp(first), np.uintp(end)
+    for p in range(start, stop):
         scale[n, 0, p] = k
     for c in range(min(half + 1, channels)):
-        for p in pixels:
+        for p in range(start, stop):
             scale[n, 0, p] += alpha * (x[n, c, p] * x[n, c, p])
     for c in range(1, channels):
-        for p in pixels:
+        for p in range(start, stop):
             scale[n, c, p] = scale[n, c - 1, p]
         head = c + half
         if head < channels:
-            for p in pixels:
+            for p in range(start, stop):
                 scale[n, c, p] += alpha * (x[n, head, p] * x[n, head, p])
         tail = c - half - 1
         if tail >= 0:
-            for p in pixels:
+            for p in range(start, stop):
                 scale[n, c, p] -= alpha * (x[n, tail, p] * x[n, tail, p])
 
 
@@ -40,25 +40,25 @@ def _scale(x: Any, n: int, first: int, end: int, half: int, k: float, alpha: flo
 def _subtract_neighbours(
     x: Any, y: Any, dy: Any, scale: Any, n: int, first: int, end: int, half: int, factor: float, ratio: Any, dx: Any
 ) -> None:
-    channels, pixels, start = x.shape[1], range(np.uintp(end - first)), np.uintp(first)
+    channels, start, count = x.shape[1], np.uintp(first), np.uintp(end - first)
     total = ratio[channels]
     for c in range(channels):
-        for p in pixels:
+        for p in range(count):
             ratio[c, p] = dy[n, c, start + p] * y[n, c, start + p] / scale[n, c, start + p]
     total[:] = 0
     for c in range(min(half, channels)):
-        for p in pixels:
+        for p in range(count):
             total[p] += ratio[c, p]
     for c in range(channels):
         head = c + half
         if head < channels:
-            for p in pixels:
+            for p in range(count):
                 total[p] += ratio[head, p]
-        for p in pixels:
+        for p in range(count):
             dx[n, c, start + p] -= factor * (x[n, c, start + p] * total[p])
         tail = c - half
         if tail >= 0:
-            for p in pixels:
+            for p in range(count):
                 total[p] -= ratio[tail, p]
 
 
@@ -134,4 +134,5 @@ def lrn_device_backward(x: Any, y: Any, dy: Any, scale: Any, power: Any, size: i
     Arrays: (N, C, H, W), ``power`` may be ``dx``; ``factor``: of the arrays' type.
     """
     compute = device.cuda_backward if on_cuda(x) else device.backward
-    compute(*map(_pixels, (x, y, dy, scale, power)), size, factor, _pixels(dx))
+    x, y, dy, scale, power, dx = map(_pixels, (x, y, dy, scale, power, dx))
+    compute(x, y, dy, scale, power, size, factor, dx)

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import lru_cache
+from functools import cached_property, lru_cache
+from math import prod
 from typing import Any
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+from refcaffe.device.room import require
 from refcaffe.kernels import pooling_device as device
 from refcaffe.kernels.compiled import compiled
 from refcaffe.kernels.cuda import on_cuda
 from refcaffe.kernels.parallel import GRAIN, for_ranges, scratch
 from refcaffe.side import Side
+
+_INDEX = 8  # bytes
 
 FLT_MAX = float(np.finfo(np.float32).max)
 
@@ -23,6 +27,7 @@ class Windows:
 
     ``rows`` and ``columns``: (count, 2), where a window starts and ends in the plane; empty if start >= end.
     ``divisors``: (rows, columns), the windows' sizes, to which padding counts but not what lies beyond it.
+    Tables are made when a pass asks for them: only it needs as much memory. Their makers raise MemoryError.
     """
 
     def __init__(
@@ -34,16 +39,36 @@ class Windows:
         pad: tuple[int, int],
         dtype: DTypeLike,
     ) -> None:
-        spans: list[NDArray[np.int64]] = []
-        lengths: list[NDArray[np.int64]] = []
-        for length, n, k, s, p in zip(size, count, kernel, stride, pad, strict=True):
-            start = np.arange(n, dtype=np.int64) * s - p
-            spans.append(np.stack([np.maximum(start, 0), np.minimum(start + k, length)], axis=1))
-            lengths.append(np.minimum(start + k, length + p) - start)
-        self.rows, self.columns = spans
-        self.divisors = np.multiply.outer(*lengths).astype(dtype)
         self.geometry = (*size, *count, *kernel, *stride, *pad)
-        self.phases = Phases(size, count, kernel, stride, pad)
+        self._axes = tuple(zip(size, count, kernel, stride, pad, strict=True))
+        self._dtype = dtype
+
+    @cached_property
+    def rows(self) -> NDArray[np.int64]:
+        return _spans(*self._axes[0])
+
+    @cached_property
+    def columns(self) -> NDArray[np.int64]:
+        return _spans(*self._axes[1])
+
+    @cached_property
+    def divisors(self) -> NDArray[Any]:
+        require(prod(n for _, n, *_ in self._axes) * _INDEX)
+        lengths = []
+        for length, n, k, s, p in self._axes:
+            start = np.arange(n, dtype=np.int64) * s - p
+            lengths.append(np.minimum(start + k, length + p) - start)
+        return np.multiply.outer(*lengths).astype(self._dtype)
+
+    @cached_property
+    def phases(self) -> Phases:
+        return Phases(*zip(*self._axes, strict=True))
+
+
+def _spans(length: int, n: int, k: int, s: int, p: int) -> NDArray[np.int64]:
+    require(n * 4 * _INDEX)
+    start = np.arange(n, dtype=np.int64) * s - p
+    return np.stack([np.maximum(start, 0), np.minimum(start + k, length)], axis=1)
 
 
 class Phases:
@@ -63,17 +88,20 @@ class Phases:
         stride: tuple[int, int],
         pad: tuple[int, int],
     ) -> None:
+        # Of a stride beyond the kernel no window sees the rest.
+        phases = [min(k, s) for k, s in zip(kernel, stride, strict=True)]
+        heights = [max(n, 0) - 1 + -(-k // s) for n, k, s in zip(count, kernel, stride, strict=True)]
+        require((prod(phases) * prod(heights) + prod(kernel)) * 3 * _INDEX)
         places, taps = [], []
-        for length, n, k, s, p in zip(size, count, kernel, stride, pad, strict=True):
-            height = max(n, 0) - 1 + -(-k // s)
-            place = np.arange(s)[:, None] + np.arange(height) * s - p
+        for length, k, s, p, wide, height in zip(size, kernel, stride, pad, phases, heights, strict=True):
+            place = np.arange(wide)[:, None] + np.arange(height) * s - p
             places.append(np.where((place >= 0) & (place < length), place, -1))
             taps.append((np.arange(k) % s, np.arange(k) // s))
         rows, columns = places[0][:, None, :, None], places[1][None, :, None, :]
         cells = np.where((rows >= 0) & (columns >= 0), rows * size[1] + columns, -1)
         (phase_rows, down), (phase_columns, right) = taps
         self.pitch = cells.shape[3]
-        phase = phase_rows[:, None] * stride[1] + phase_columns
+        phase = phase_rows[:, None] * phases[1] + phase_columns
         starts = (phase * cells.shape[2] + down[:, None]) * self.pitch + right
         self.taps = starts.reshape(-1).astype(np.uintp)
         self.cells = cells.reshape(-1).astype(np.int32)

@@ -7,16 +7,17 @@ from typing import Any
 from refcaffe.kernels.parallel import for_each, for_ranges, scratch
 from refcaffe.side import Side
 
-_BLOCK = 1 << 18  # elements of the product that are kept apart before they are added
+_BLOCK = 1 << 19  # elements of the product that are kept apart before they are added
 _PIECE = 1 << 18  # elements of a factor that are worth a piece of the work
-_NARROW = 64  # rows or columns below which products become slow
+_NARROW = 256  # rows or columns below which products become slow
+ENOUGH = 1 << 22  # multiplications that are worth more than one thread
 
 
 def product(side: Side, a: Any, b: Any, out: Any) -> None:
     """``out = a @ b`` for matrices (M, K), (K, N), (M, N)."""
     matmul = side.xp.matmul
     rows, columns = out.shape
-    if side.gpu:
+    if side.gpu or rows * columns * a.shape[1] <= ENOUGH:
         matmul(a, b, out=out)
         return
     step = max(_NARROW, _PIECE // max(1, a.shape[1]))
@@ -48,8 +49,4 @@ def add_product(side: Side, a: Any, b: Any, out: Any) -> None:
         side.xp.matmul(a[stacks, some], b[stacks], out=part)
         target += part
 
-    if side.gpu:
-        for i in range(len(blocks)):
-            add(i)
-    else:
-        for_each(len(blocks), add)
+    for_each(len(blocks), add, worthwhile=not side.gpu and out.size * a.shape[2] > ENOUGH)

@@ -55,7 +55,7 @@ def add_rows(side: Side, index: Any, rows: Any, target: Any) -> None:
 
 
 def sum_rows(side: Side, order: Any, begins: Any, counts: Any, rows: Any, out: Any) -> None:
-    """``out[n]`` = the sum, in order, of the rows whose numbers are the ``counts[n]`` in ``order`` from ``begins[n]`` on.
+    """``out[n]`` = the sum, in order, of the rows that ``order`` names in ``counts[n]`` entries from ``begins[n]`` on.
 
     Matrices; the three tables are of their type.
     """

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, TypeVar
 
 import numpy as np
 from numpy.typing import DTypeLike
 
 from refcaffe import context
 from refcaffe.blob import Blob
-from refcaffe.checks import Checker
+from refcaffe.checks import Checker, CheckError
 from refcaffe.context import Mode
-from refcaffe.kernels.parallel import one_blas_thread
+from refcaffe.device import OUT_OF_MEMORY
+from refcaffe.kernels.parallel import calculation
 from refcaffe.side import DEVICE, HOST, Side
 
 if TYPE_CHECKING:
@@ -92,6 +93,7 @@ class Layer:
 
     # --- what the net calls
 
+    @np.errstate(all="ignore")  # infinities and not-a-numbers are results, here as in C
     def set_up(self, bottom: Blobs, top: Blobs) -> None:
         """Check the numbers of blobs, set up, shape the tops, and write loss weights into their diffs."""
         self._check_counts(len(bottom), len(top))
@@ -123,14 +125,15 @@ class Layer:
         """Whether parameter ``index`` gets a gradient."""
         return index < len(self.param_propagate_down) and self.param_propagate_down[index]
 
-    # Infinities and not-a-numbers are results, here as in C.
-    @one_blas_thread
-    @np.errstate(all="ignore")
+    @calculation
     def forward(self, bottom: Blobs, top: Blobs) -> Any:
         """Reshape, compute the tops, and return the loss: the sum of dot(data, diff) over weighted tops."""
         self.reshape(bottom, top)
         gpu = context.current().mode is Mode.GPU
-        self.forward_at(DEVICE if gpu and self.forward_on_gpu else HOST, bottom, top)
+        try:
+            self.forward_at(DEVICE if gpu and self.forward_on_gpu else HOST, bottom, top)
+        except MemoryError as error:
+            self._out_of_memory(gpu, error)
         loss = self.dtype.type(0)
         side = DEVICE if gpu else HOST
         for weight, blob in zip(self.loss_weights, top, strict=False):
@@ -138,12 +141,20 @@ class Layer:
                 loss += self.dtype.type(side.host(side.data(blob).reshape(-1) @ side.diff(blob).reshape(-1)))
         return loss
 
-    @one_blas_thread
-    @np.errstate(all="ignore")
+    @calculation
     def backward(self, top: Blobs, propagate_down: Sequence[bool], bottom: Blobs) -> None:
         """Compute the gradients."""
         gpu = context.current().mode is Mode.GPU and self.backward_on_gpu
-        self.backward_at(DEVICE if gpu else HOST, top, propagate_down, bottom)
+        try:
+            self.backward_at(DEVICE if gpu else HOST, top, propagate_down, bottom)
+        except MemoryError as error:
+            self._out_of_memory(gpu, error)
+
+    def _out_of_memory(self, gpu: bool, error: MemoryError) -> NoReturn:
+        """Say what a device says that has no memory left for what is computed between two blobs."""
+        if gpu:
+            raise CheckError(OUT_OF_MEMORY, "syncedmem.cpp") from error
+        raise error
 
     def to_proto(self, proto: LayerParameter, write_diff: bool = False) -> None:
         """Write the layer's definition and parameters."""

@@ -65,4 +65,5 @@ class BatchReindex(Layer):
         for table, values in zip(tables, (order, begins, counts), strict=True):
             HOST.mutable_data(table)[...] = values
         dy, dx = side.diff(top), side.mutable_diff(bottom[0])
-        sum_rows(side, *map(side.data, tables), dy.reshape(len(dy), -1), dx.reshape(len(dx), -1))
+        order_on, begins_on, counts_on = map(side.data, tables)
+        sum_rows(side, order_on, begins_on, counts_on, dy.reshape(len(dy), -1), dx.reshape(len(dx), -1))

@@ -12,7 +12,10 @@ from refcaffe.side import Side
 
 @register("Clip")
 class Clip(NeuronLayer):
-    """NaN becomes ``min``, on a device ``max``; everything becomes ``min`` if ``min`` > ``max``. The gradient passes at both ends, too."""
+    """NaN becomes ``min``, on a device ``max``; everything becomes ``min`` if ``min`` > ``max``.
+
+    The gradient passes at both ends, too.
+    """
 
     def layer_set_up(self, bottom: Blobs, top: Blobs) -> None:
         self.min = self.dtype.type(self.param.clip_param.min)

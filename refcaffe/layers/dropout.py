@@ -36,7 +36,8 @@ class Dropout(NeuronLayer):
             _check(ratio < 1, "threshold_ < 1.")
         self.keep = 1.0 - ratio  # a double, so the mask is drawn in double arithmetic
         self.scale = self.dtype.type(1 / self.keep if self.keep else np.inf)
-        self.highest_dropped = np.uint32(int(self.dtype.type(UINT_MAX) * given) & UINT_MAX)
+        highest = self.dtype.type(UINT_MAX) * given
+        self.highest_dropped = np.uint32(int(highest) & UINT_MAX if np.isfinite(highest) else 0)
         self.mask = Blob(dtype=np.uint32)
 
     def reshape(self, bottom: Blobs, top: Blobs) -> None:

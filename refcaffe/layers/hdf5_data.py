@@ -48,17 +48,15 @@ class _Rows:
     def _load(self) -> None:
         path = self._files[self._order[self._file]]
         self.blobs: list[Blob] = []
-        with opened(path, CheckError(f"Failed opening HDF5 file: {path}", _check.file)) as file:
-            with telling(lambda: f"HDF5 file '{path}'"):
-                for name in self._datasets:
-                    self.blobs.append(Blob(dtype=self._dtype))
-                    load_blob(file, name, self.blobs[-1], min_axes=1, reshape=True)
-                count = self.blobs[0].dim(0)
-                for blob in self.blobs:
-                    _check.eq(blob.dim(0), count, "hdf_blobs_[i]->shape(0) == num")
-                if not count:
-                    _check.fatal("There are no rows.")
-        self._permutation: Sequence[int] = range(count)
+        failed = CheckError(f"Failed opening HDF5 file: {path}", _check.file)
+        with opened(path, failed) as file, telling(lambda: f"HDF5 file '{path}'"):
+            for name in self._datasets:
+                self.blobs.append(Blob(dtype=self._dtype))
+                load_blob(file, name, self.blobs[-1], min_axes=1, reshape=True)
+            count = self.blobs[0].dim(0)
+            for blob in self.blobs:
+                _check.eq(blob.dim(0), count, "hdf_blobs_[i]->shape(0) == num")
+        self._permutation: range | list[int] = range(count)
         self._place = 0
         if self._shuffle:
             require(count * _BYTES_OF_A_NUMBER)
@@ -88,7 +86,7 @@ class _Rows:
                     random_shuffle(self._order)
             self._load()
         self._place = 0
-        if self._shuffle:  # those of a new file, too, for the second time
+        if isinstance(self._permutation, list):  # shuffled: those of a new file for the second time
             random_shuffle(self._permutation)
 
 
@@ -120,7 +118,7 @@ class HDF5Data(Layer):
         try:
             with open(source, "rb") as file:
                 files = [os.fsdecode(name) for name in file.read().split()]
-        except OSError as error:
+        except (OSError, ValueError) as error:  # the latter for a name that no file can have
             raise CheckError(f"Failed to open source file: {source}", _check.file).within(str(error)) from error
         _log.info("Number of HDF5 files: %d", len(files))
         text = f"Must have at least 1 HDF5 filename listed in {source}"

@@ -60,10 +60,8 @@ class InnerProduct(Layer):
         x = side.data(bottom[0]).reshape(self.rows, self.inputs)
         y = side.mutable_data(top[0]).reshape(self.rows, self.outputs)
         weight = side.data(self.blobs[0])
-        if side.gpu and self.rows == 1:  # where upstream forgets that the weight may be transposed
-            weight = weight.reshape(self.outputs, self.inputs)
-        else:
-            weight = self._weight(weight)
+        forgets = side.gpu and self.rows == 1  # upstream, that the weight may be transposed
+        weight = weight.reshape(self.outputs, self.inputs) if forgets else self._weight(weight)
         product(side, x, weight.T, y)
         if self.param.inner_product_param.bias_term:
             (HOST if self.rows == 1 else side).data(self.ones)

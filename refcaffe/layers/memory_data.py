@@ -110,7 +110,8 @@ class MemoryData(BaseDataLayer):
         end = start + self.batch_size
         if end > len(data):
             _check.fatal(f"A batch of {self.batch_size} from image {start} of {len(data)} on goes beyond the arrays.")
-        for blob, shape, array in ((top[0], self._shape(self.batch_size), data), (top[1], (self.batch_size, 1, 1, 1), labels)):
+        shapes = self._shape(self.batch_size), (self.batch_size, 1, 1, 1)
+        for blob, shape, array in zip(top, shapes, (data, labels), strict=True):
             blob.reshape(shape)
             blob.set_cpu_data(Memory.of(array[start:end]))
         self._position = end % len(data)

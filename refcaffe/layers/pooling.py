@@ -73,7 +73,11 @@ class Pooling(Layer):
             self.places.reshape(images, channels, *count)
         if self.pool == PoolingParameter.STOCHASTIC:
             self.chosen.reshape(images, channels, *count)
-        self.windows = kernels.windows_of(size, count, self.kernel, self.stride, self.pad, self.dtype)
+        # A single window does not move, whatever the stride says; several move forward.
+        stride = tuple(s if n > 1 else max(k, 1) for s, n, k in zip(self.stride, count, self.kernel, strict=True))
+        for name, step in zip("hw", stride, strict=True):
+            _check.gt(step, 0, f"stride_{name}_ > 0", "Windows that move backward are not supported.")
+        self.windows = kernels.windows_of(size, count, self.kernel, stride, self.pad, self.dtype)
 
     def _count(self, size: Pair) -> Pair:
         """How many windows there are along each axis."""

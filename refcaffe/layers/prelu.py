@@ -21,7 +21,10 @@ _check = Checker("prelu_layer.cpp")
 
 @register("PReLU")
 class PReLU(NeuronLayer):
-    """max(x, 0) + slope * min(x, 0), on a device x or slope * x. Parameter: slopes, (channels,), or a scalar if ``channel_shared``."""
+    """max(x, 0) + slope * min(x, 0), on a device x or slope * x.
+
+    Parameter: slopes, (channels,), or a scalar if ``channel_shared``.
+    """
 
     def layer_set_up(self, bottom: Blobs, top: Blobs) -> None:
         self._check_axes(bottom[0])

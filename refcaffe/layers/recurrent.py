@@ -12,6 +12,7 @@ from numpy.typing import DTypeLike
 
 from refcaffe.blob import Blob
 from refcaffe.checks import Checker
+from refcaffe.device.room import require
 from refcaffe.layers.axes import to_int
 from refcaffe.layers.base import Blobs, Layer
 from refcaffe.proto import caffe_pb2
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 
 _check = Checker("recurrent_layer.cpp")
 _log = logging.getLogger("refcaffe.recurrent_layer.cpp")
+
+_BYTES_OF_A_STEP = 1 << 16  # of the definition and the layers, whatever the sizes
 
 
 class Recurrent(Layer, ABC):
@@ -78,6 +81,7 @@ class Recurrent(Layer, ABC):
         if self.static:
             _check.ge(bottom[2].num_axes, 1, "bottom[2]->num_axes() >= 1")
             _check.eq(self.streams, bottom[2].shape[0], "N_ == bottom[2]->shape(0)")
+        require(self.steps * _BYTES_OF_A_STEP)
         self.net = net = Net(self._definition(bottom), dtype=self.dtype)
         net.debug_info = self.param.recurrent_param.debug_info
         blobs = net.blobs
@@ -144,7 +148,7 @@ class Recurrent(Layer, ABC):
         fillers = {"weight_filler": param.weight_filler}
         if bias:
             fillers["bias_filler"] = param.bias_filler
-        return {"num_output": gates * self.size, "bias_term": bias, "axis": axis, **fillers}
+        return {"num_output": gates * self.size % 2**32, "bias_term": bias, "axis": axis, **fillers}
 
     def _add_inputs(self, net: NetParameter) -> None:
         """Cut the continuation into steps; weigh x, all steps at once, and cut it; weigh the static input."""

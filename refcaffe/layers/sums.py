@@ -22,7 +22,7 @@ def in_double(xp: Any) -> dict[str, Any]:
 
 def check_size(side: Side, count: int, file: str = "mkl_alternate.hpp") -> None:
     """Refuse empty arrays where upstream's functions on vectors do."""
-    if not side.gpu:
+    if count <= 0 and not side.gpu:
         Checker(file).gt(count, 0, "n > 0")
 
 

@@ -150,17 +150,17 @@ class _Loader:
         if self._mean is None:
             np.multiply(planes, scale, out=place, dtype=self._dtype)
         else:
-            np.subtract(planes, self._mean_at(w), out=place, dtype=self._dtype)
+            np.subtract(planes, self._mean_at(w, len(out)), out=place, dtype=self._dtype)
             place *= scale
 
-    def _mean_at(self, w: Warp) -> NDArray[Any]:
+    def _mean_at(self, w: Warp, channels: int) -> NDArray[Any]:
         mean, offset = self._mean, self._mean_offset
         assert mean is not None
         if offset is None:
             return mean
         top, left = offset + w.pad_h, offset + w.pad_w
-        part = mean[:, top : top + w.to_height, left : left + w.to_width]
-        if min(top, left) < 0 or part.shape[1:] != (w.to_height, w.to_width):
+        part = mean[:channels, top : top + w.to_height, left : left + w.to_width]
+        if min(top, left) < 0 or part.shape != (channels, w.to_height, w.to_width):
             _check.fatal(f"The mean image, {mean.shape}, does not cover the window.")
         return part
 

@@ -16,6 +16,8 @@ from refcaffe import context
 from refcaffe.blob import Blob
 from refcaffe.checks import Checker
 from refcaffe.context import Mode
+from refcaffe.kernels.blas import clear
+from refcaffe.kernels.parallel import calculation
 from refcaffe.layers import create
 from refcaffe.layers.base import Layer
 from refcaffe.net import backward_flags, debug_info, hdf5, weights
@@ -229,6 +231,7 @@ class Net(PycaffeNet):
 
     # --- running
 
+    @calculation
     def forward_from_to(self, start: int, end: int) -> Any:
         """Run layers ``start`` ... ``end`` (numbers, both included); returns their loss."""
         _check.ge(start, 0, "start >= 0")
@@ -246,6 +249,7 @@ class Net(PycaffeNet):
                     callback(i)
         return loss
 
+    @calculation
     def backward_from_to(self, start: int, end: int) -> None:
         """Run layers ``start`` down to ``end`` backward, those that need it."""
         _check.ge(end, 0, "end >= 0")
@@ -283,7 +287,7 @@ class Net(PycaffeNet):
         """Zero the gradient of every learnable parameter, on the side that the mode says."""
         gpu = context.current().mode is Mode.GPU
         for blob in self.parameters.learnable:
-            (blob.mutable_gpu_diff() if gpu else blob.mutable_cpu_diff()).fill(0)
+            clear(blob.mutable_gpu_diff() if gpu else blob.mutable_cpu_diff())
 
     def update(self) -> None:
         """data -= diff for every learnable parameter."""

@@ -14,6 +14,7 @@ from refcaffe.blob import Blob
 from refcaffe.checks import Checker, CheckError, shown
 from refcaffe.context import Mode
 from refcaffe.kernels.blas import axpby, axpy, scal
+from refcaffe.kernels.parallel import copy
 from refcaffe.proto import caffe_pb2
 from refcaffe.side import DEVICE, HOST, Side
 from refcaffe.solvers import snapshot
@@ -72,9 +73,10 @@ class SGDSolver(Solver):
         if side.gpu:  # one kernel, whose operations are rounded one by one
             history *= momentum
             history += local_rate * gradient
+            gradient[...] = history
         else:
             axpby(local_rate, gradient, momentum, history)
-        gradient[...] = history
+            copy(history, gradient)
 
     def history_data(self, side: Side, index: int) -> Any:
         """The data of a history blob to write, shaped like its parameter: in old state files all have four axes."""

@@ -16,6 +16,7 @@ from numpy.typing import DTypeLike
 
 from refcaffe import context
 from refcaffe.checks import Checker, CheckError, shown
+from refcaffe.kernels.parallel import calculation
 from refcaffe.net import Net
 from refcaffe.proto import caffe_pb2
 from refcaffe.proto.io import to_text
@@ -110,7 +111,7 @@ class Solver:
 
     # --- training
 
-    @np.errstate(all="ignore")  # a run that diverges does so without further words
+    @calculation  # a run that diverges does so without further words
     def step(self, iterations: int) -> None:
         """Train for so many iterations, or until a stop is asked for."""
         start = self.iter
@@ -177,7 +178,7 @@ class Solver:
         weighted = f" (* {shown(weight)} = {shown(weight * value)} loss)" if weight else ""
         return f"{net.blob_names[blob]} = {shown(value)}{weighted}"
 
-    @np.errstate(all="ignore")
+    @calculation
     def solve(self, resume_file: str | None = None) -> None:
         """Train until ``max_iter``, from a snapshot's state if one is given; snapshot, display and test at the end."""
         _check(context.current().root_solver, "Caffe::root_solver()")
@@ -211,7 +212,7 @@ class Solver:
                 break
             self.test(number)
 
-    @np.errstate(all="ignore")
+    @calculation
     def test(self, number: int) -> list[float] | None:
         """Score one test net with the present parameters: the mean of every output value, or None if stopped."""
         _check(context.current().root_solver, "Caffe::root_solver()")

@@ -7,7 +7,7 @@ import pytest
 from data_room_running import records
 
 from refcaffe import context, data
-from refcaffe.data import lmdb_read
+from refcaffe.data import leveldb_read, lmdb_read, reader
 
 
 @pytest.fixture(autouse=True)
@@ -17,10 +17,12 @@ def nothing_left():
     yield
     gc.collect()
     for thread in threading.enumerate():
-        if thread.name.startswith("prefetch"):  # on its way out, if it has collected its layer itself
+        if thread.name.startswith(("prefetch", "reader")):  # on its way out, if it has collected its layer itself
             thread.join(1)
             assert not thread.is_alive()
     assert lmdb_read._environments == {}
+    assert leveldb_read._open == set()
+    assert reader.bodies() == 0
 
 
 @pytest.fixture

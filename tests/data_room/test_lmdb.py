@@ -249,11 +249,16 @@ class TestSeveralOpenings:
         subprocess.run([sys.executable, "-c", script, db], check=True)
 
 
-@pytest.mark.parametrize("backend", ["leveldb", caffe_pb2.DataParameter.LEVELDB, "berkeley", 7])
+@pytest.mark.parametrize("backend", ["berkeley", "LMDB", 7])
 def test_other_backends(tmp_path, backend):
     for call in (data.open_cursor, data.create):
         with pytest.raises(CheckError) as caught:
             call(str(tmp_path / "db"), backend)
         assert caught.value.message == "Unknown database backend"
-    if backend != "berkeley" and backend != 7:
-        assert "refcaffe[leveldb]" in str(caught.value)
+
+
+def test_backends_by_number(tmp_path):
+    for backend in (caffe_pb2.DataParameter.LMDB, caffe_pb2.DataParameter.LEVELDB):
+        path = str(tmp_path / str(backend))
+        data.write(path, RECORDS, backend)
+        assert list(data.read(path, backend)) == RECORDS

@@ -37,7 +37,7 @@ def _value(rng: Random, field: Any, like: Sequence[Any]) -> Any:
         names = [value for value in borrowed if isinstance(value, str) and value]
         value = rng.choice(names or _NAMES) if rng.random() < 0.7 else rng.choice(_NAMES)
         return value if kind == Field.TYPE_STRING else value.encode()
-    value = rng.choice(NUMBERS) if rng.random() < 0.6 else rng.randrange(-2, 9)
+    value = rng.choice(NUMBERS) if rng.random() < 0.4 else rng.randrange(-2, 9)
     bits, signed = _BITS.get(kind, (64, False))
     return max(-(2**bits) if signed else 0, min(value, 2**bits - 1))
 
@@ -54,7 +54,8 @@ def _give(rng: Random, message: Any, field: Any, bank: Sequence[Any], like: Sequ
     elif field.has_presence:
         setattr(message, field.name, _value(rng, field, like))
     else:
-        getattr(message, field.name).extend([_value(rng, field, like)] * rng.choice((1, 1, 1, 2, 3, 33)))
+        times = rng.choice((1, 1, 1, 2, 3, 33))
+        getattr(message, field.name).extend([_value(rng, field, like)] * times)
 
 
 def _rearrange(rng: Random, elements: Any) -> None:
@@ -88,6 +89,7 @@ def damage_message(rng: Random, message: Any, bank: Sequence[Any]) -> None:
     """A few mutations, in place. ``bank``: messages of any type that may be put in."""
     for _ in range(rng.choice((1, 1, 1, 2, 2, 3, 5))):
         inside = list(parts(message))
+        like = inside if rng.random() < 0.5 else bank
         target = rng.choice(inside)
         given = [field for field, _ in target.ListFields()]
         field = rng.choice(given) if given and rng.random() < 0.75 else rng.choice(target.DESCRIPTOR.fields)
@@ -98,6 +100,6 @@ def damage_message(rng: Random, message: Any, bank: Sequence[Any]) -> None:
             _rearrange(rng, getattr(target, field.name))
         elif not field.has_presence and field.message_type is None and len(getattr(target, field.name)):
             values = getattr(target, field.name)
-            values[rng.randrange(len(values))] = _value(rng, field, inside)
+            values[rng.randrange(len(values))] = _value(rng, field, like)
         else:
-            _give(rng, target, field, bank, inside)
+            _give(rng, target, field, bank, like)

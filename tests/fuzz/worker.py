@@ -18,6 +18,7 @@ import h5py
 import lmdb
 
 from refcaffe.checks import CheckError
+from refcaffe.kernels.leveldb import masked_crc
 from tests.fuzz import watch
 from tests.fuzz.targets import Input, Maker, Player
 
@@ -106,6 +107,7 @@ class Worker:
 def main() -> None:
     """``seed target first last``: plays the inputs with these numbers, except the last."""
     seed, target, first, last = sys.argv[1:]
+    masked_crc(b"loads the compiler")
     here = os.getcwd()
     with tempfile.TemporaryDirectory() as scratch:
         worker = Worker(int(seed), target, Path(scratch))

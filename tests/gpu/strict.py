@@ -1,8 +1,8 @@
 """A device as strict as CUDA through CuPy, on a machine without one.
 
-Its arrays are no NumPy arrays: nothing converts them silently, NumPy's functions refuse them, and so do its own those of
-the host. Its kernels are the CUDA C sources themselves, compiled as C++ with threads in a loop. What runs here mixes no
-sides and calls nothing that CuPy does not have.
+Its arrays are no NumPy arrays: nothing converts them silently, NumPy's functions refuse them, and so do its own those
+of the host. Its kernels are the CUDA C sources themselves, compiled as C++ with threads in a loop. What runs here mixes
+no sides and calls nothing that CuPy does not have.
 """
 
 from __future__ import annotations
@@ -25,9 +25,12 @@ COMPILER = shutil.which("g++") or shutil.which("c++")
 
 # What refcaffe calls of CuPy; test_strict.py checks that CuPy 13 has it, where CuPy is installed.
 CUPY_NAMES = frozenset(
-    "absolute add any arange argmax argsort asarray bincount copyto cumsum divide einsum empty empty_like exp fmax "
-    "greater isnan log logical_not matmul max maximum minimum multiply negative nonzero ones power sign sqrt subtract "
-    "sum take take_along_axis tanh where abs".split()
+    {
+        "abs", "absolute", "add", "any", "arange", "argmax", "argsort", "asarray", "bincount", "copyto",
+        "cumsum", "divide", "einsum", "empty", "empty_like", "exp", "fmax", "greater", "isnan", "log",
+        "logical_not", "matmul", "max", "maximum", "minimum", "multiply", "negative", "nonzero", "ones",
+        "power", "sign", "sqrt", "subtract", "sum", "take", "take_along_axis", "tanh", "where",
+    }
 )
 _BRINGS = ("asarray", "array")  # what takes arrays of the host
 
@@ -124,11 +127,11 @@ def _in_place(name: str) -> Any:
     return operate
 
 
-for _name in "add sub mul truediv pow floordiv mod matmul and or xor".split():
+for _name in ("add", "sub", "mul", "truediv", "pow", "floordiv", "mod", "matmul", "and", "or", "xor"):
     setattr(DeviceArray, f"__{_name}__", _operator(f"__{_name}__"))
     setattr(DeviceArray, f"__r{_name}__", _operator(f"__r{_name}__"))
     setattr(DeviceArray, f"__i{_name}__", _in_place(f"__i{_name}__"))
-for _name in "lt le gt ge eq ne neg abs invert".split():
+for _name in ("lt", "le", "gt", "ge", "eq", "ne", "neg", "abs", "invert"):
     setattr(DeviceArray, f"__{_name}__", _operator(f"__{_name}__"))
 
 

@@ -14,7 +14,11 @@
 
 #include "caffe/caffe.hpp"
 #include "caffe/sgd_solvers.hpp"
+#include "caffe/util/io.hpp"
 #include "caffe/util/rng.hpp"
+#ifdef USE_OPENCV
+#include <opencv2/core/core.hpp>
+#endif
 
 namespace py = boost::python;
 typedef caffe::Net<float> Net;
@@ -167,6 +171,20 @@ py::dict solver_state(const Solver& solver) {
   return state;
 }
 
+struct Rate : public caffe::SGDSolver<float> {  // only to name a protected member
+  static float of(caffe::SGDSolver<float>& solver) { return (solver.*(&Rate::GetLearningRate))(); }
+};
+
+// The rate that the next update will use. Asking is not to change what that update sees, nor to leave a trace in the log.
+float rate(Solver* solver) {
+  const int step = solver->*reach(CurrentStep()), level = FLAGS_minloglevel;
+  FLAGS_minloglevel = google::GLOG_ERROR;
+  const float rate = Rate::of(dynamic_cast<caffe::SGDSolver<float>&>(*solver));
+  FLAGS_minloglevel = level;
+  solver->*reach(CurrentStep()) = step;
+  return rate;
+}
+
 std::string solver_param(const Solver& solver) { return text_of(solver.param()); }
 
 struct Ask {
@@ -192,6 +210,35 @@ py::list rng_next(int count) {
   return words;
 }
 
+#ifdef USE_OPENCV
+// Rows, columns, channels, and the pixels as hexadecimal digits; nothing if there is no image.
+py::tuple pixels_of(const cv::Mat& mat) {
+  static const char digits[] = "0123456789abcdef";
+  std::string text;
+  for (int row = 0; row < mat.rows; ++row) {
+    const unsigned char* bytes = mat.ptr<unsigned char>(row);
+    for (size_t i = 0; i < mat.cols * mat.elemSize(); ++i) {
+      text += digits[bytes[i] >> 4];
+      text += digits[bytes[i] & 15];
+    }
+  }
+  return py::make_tuple(mat.rows, mat.cols, mat.channels(), static_cast<int>(mat.elemSize1()), text);
+}
+
+py::tuple read_image(const std::string& file, int height, int width, bool color) {
+  return pixels_of(caffe::ReadImageToCVMat(file, height, width, color));
+}
+
+// mode: -1 as it is, 0 to gray, 1 to color. The Datum comes as hexadecimal digits.
+py::tuple decode_datum(const std::string& hex, int mode) {
+  std::string bytes;
+  for (size_t i = 0; i + 1 < hex.size(); i += 2) bytes += static_cast<char>(strtol(hex.substr(i, 2).c_str(), NULL, 16));
+  caffe::Datum datum;
+  CHECK(datum.ParseFromString(bytes));
+  return pixels_of(mode < 0 ? caffe::DecodeDatumToCVMatNative(datum) : caffe::DecodeDatumToCVMat(datum, mode == 1));
+}
+#endif  // USE_OPENCV
+
 BOOST_PYTHON_MODULE(caffe_inside) {
   py::import("caffe");  // whose classes are used here
   py::def("structure", structure);
@@ -200,7 +247,12 @@ BOOST_PYTHON_MODULE(caffe_inside) {
   py::def("learnable", learnable);
   py::def("history", history);
   py::def("solver_state", solver_state);
+  py::def("rate", rate);
   py::def("solver_param", solver_param);
   py::def("set_actions", set_actions);
   py::def("rng_next", rng_next);
+#ifdef USE_OPENCV
+  py::def("read_image", read_image);
+  py::def("decode_datum", decode_datum);
+#endif
 }

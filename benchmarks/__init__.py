@@ -1,0 +1,1 @@
+"""Speed and memory beside others: ``python -m benchmarks`` prints ratios; ``pytest benchmarks`` measures refcaffe."""
