@@ -15,6 +15,7 @@ What is compared:
 
 from __future__ import annotations
 
+import hashlib
 import re
 import shutil
 import tempfile
@@ -23,6 +24,7 @@ from typing import Any
 
 from conformance.cases import Case, Recording
 from conformance.engines import Engine
+from conformance.operations.files import is_hdf5
 from conformance.operations.logs import judge_log
 from conformance.operations.spread import SPREAD_ULPS
 from conformance.outcome import Findings
@@ -45,11 +47,17 @@ def play(case: Case, engine: Engine) -> Recording:
         before = set(folder.rglob("*"))
         runs = [programs.run("caffe", run["args"], folder, run.get("signals", ())) for run in case.given["runs"]]
         left = {
-            path.relative_to(folder).as_posix(): {"size": path.stat().st_size}
+            path.relative_to(folder).as_posix(): _described(path)
             for path in sorted(folder.rglob("*"))
             if path.is_file() and path not in before and "__pycache__" not in path.parts
         }
     return Recording({"runs": runs, "files": left, "program": [programs.name, programs.version]})
+
+
+def _described(path: Path) -> dict[str, Any]:
+    data = path.read_bytes()
+    described = {"size": len(data)}
+    return described if is_hdf5(path.name) else {**described, "sha256": hashlib.sha256(data).hexdigest()}
 
 
 def judge(case: Case, got: Recording, findings: Findings) -> None:

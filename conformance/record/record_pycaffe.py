@@ -125,7 +125,7 @@ def cases_below(folder):
 
 LOG = re.compile(r"([IWEF])\d{4,8} [\d:.]+ +\d+ ([^:\]]+):\d+\] (.*)")
 PARSER = re.compile(r"\[libprotobuf (\w+) [^\]]*\] (.*)")
-NOISE = ("    @ ", "*** ", "PC: @ ", "WARNING: Logging before InitGoogleLogging")
+NOISE = ("    @ ", "*** ", "PC: @ ", "WARNING: Logging before InitGoogleLogging", "[ WARN:")
 
 
 def heard(text):

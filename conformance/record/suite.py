@@ -18,7 +18,6 @@ from conformance import kinds
 from conformance.cases import Case, Recording
 from conformance.compare import compare_values
 from conformance.engines import Engine
-from conformance.operations.logs import canonical
 from conformance.outcome import Unsupported
 from conformance.record import record_pycaffe
 
@@ -133,7 +132,7 @@ def _cli(case: Case, got: Recording) -> Written:
     timed = any("signals" in run for run in case.given["runs"])
 
     def plain(text: str) -> str:
-        text = _ADDRESS.sub("<PTR>", _TIME.sub("<T> ms.", canonical(text)))
+        text = _ADDRESS.sub("<PTR>", _TIME.sub("<T> ms.", record_pycaffe.without_times(text)))
         return _ITERATION.sub("_iter_<N>", text) if timed else text
 
     runs = [
@@ -147,7 +146,8 @@ def _cli(case: Case, got: Recording) -> Written:
         }
         for run in got.values["runs"]
     ]
-    return Written({"runs": runs, "files": {plain(name): entry for name, entry in got.values["files"].items()}})
+    files = {plain(name): {} if timed else entry for name, entry in got.values["files"].items()}
+    return Written({"runs": runs, "files": files})
 
 
 _FORMS: dict[str, Callable[[Case, Recording], Written]] = {

@@ -51,7 +51,7 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """The command; returns the exit status. Raises CheckError for a net that does not build or run, OSError for files."""
+    """The command; returns the exit status. Raises CheckError for a net that fails, OSError for files."""
     options = build_parser().parse_args(arguments)
     if options.number < 1:
         raise CheckError(f"--pass: there is no pass {options.number}; the first is 1")

@@ -168,7 +168,7 @@ class Products:
         if self.where is not None or len(images) > 1:
             columns = np.matmul(turned, grid, out=self._buffer(images, rows))
         if self.where is not None:
-            add_columns(HOST, self.where, columns, images, rows[0])
+            add_columns(HOST, self.where, columns, images, rows[0], keeps=False)
         elif len(images) > 1:
             part = self._part(images, rows)
             count, group, depth, places = part.shape

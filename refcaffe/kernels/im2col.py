@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from refcaffe.device.room import require
 from refcaffe.kernels.compiled import compiled
+from refcaffe.kernels.im2col_runs import add_columns_runs, im2col_runs
 from refcaffe.side import Side
 
 
@@ -36,6 +37,7 @@ class Columns:
         self.step = (stride[-1], pad[-1], dilation[-1])
         self.image_shape = (channels, prod(image[:-1]), image[-1])
         self.shape = (channels, prod(kernel[:-1]), kernel[-1], prod(grid[:-1]), grid[-1])
+        self.in_runs = len(stride) <= 2 and all(s == 1 for s in stride) and grid[-1] == image[-1]
 
     @cached_property
     def rows(self) -> NDArray[np.int64]:
@@ -52,6 +54,13 @@ class Columns:
             inside = (above >= 0) & (place >= 0) & (place < size)
             rows = np.where(inside, above * size + place, -1).reshape(len(rows) * k, rows.shape[1] * n)
         return np.ascontiguousarray(rows)
+
+    @cached_property
+    def spans(self) -> NDArray[np.int64]:
+        """Where every row of ``rows``, if it goes down row by row, begins and ends to be inside of the image."""
+        inside = self.rows >= 0
+        start = inside.argmax(axis=1)
+        return np.stack([start, start + inside.sum(axis=1)], axis=1)
 
 
 column_map = lru_cache(maxsize=256)(Columns)  # layers ask in every pass, and many of a net are alike
@@ -131,7 +140,10 @@ def im2col(side: Side, where: Columns, images: Any, columns: Any, first_row: int
     images (N, channels, ...) each of its rows has that of the first image, then that of the second, and so on.
     """
     images, columns = _shaped(where, images, columns)
-    _im2col(images, where.rows, *where.step, columns, first_row)
+    if where.in_runs:
+        im2col_runs(images, where.rows, where.spans, *where.step[1:], columns, first_row)
+    else:
+        _im2col(images, where.rows, *where.step, columns, first_row)
 
 
 def col2im(side: Side, where: Columns, columns: Any, image: Any) -> None:
@@ -140,10 +152,18 @@ def col2im(side: Side, where: Columns, columns: Any, image: Any) -> None:
     add_columns(side, where, columns, image)
 
 
-def add_columns(side: Side, where: Columns, columns: Any, images: Any, first_row: int = 0) -> None:
-    """As ``col2im``, but added to what the images hold; several, and some rows, as for ``im2col``."""
+def add_columns(
+    side: Side, where: Columns, columns: Any, images: Any, first_row: int = 0, keeps: bool = True
+) -> None:
+    """As ``col2im``, but added to what the images hold; several, and some rows, as for ``im2col``.
+
+    It is faster if the columns need not keep what they hold.
+    """
     images, columns = _shaped(where, images, columns)
-    _add_columns(columns, where.rows, *where.step, images, first_row)
+    if where.in_runs and not keeps:
+        add_columns_runs(columns, where.rows, where.spans, *where.step[1:], images, first_row)
+    else:
+        _add_columns(columns, where.rows, *where.step, images, first_row)
 
 
 def _shaped(where: Columns, images: Any, columns: Any) -> tuple[Any, Any]:

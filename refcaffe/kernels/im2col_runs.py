@@ -13,20 +13,11 @@ import numpy as np
 from refcaffe.kernels.compiled import compiled
 
 
-@compiled
-def _inside(rows: Any, i: int, first_row: int, count: int) -> Any:
-    """Of the ``count`` rows of the grid from ``first_row`` on, the range that sees rows of the image."""
-    start = 0
-    while start < count and rows[i, first_row + start] < 0:
-        start += 1
-    end = start
-    while end < count and rows[i, first_row + end] >= 0:
-        end += 1
-    return start, end
+# ``spans``: (kernel rows, 2), from which to which row of the grid a row of the kernel sees rows of the image.
 
 
 @compiled
-def im2col_runs(images: Any, rows: Any, pad: int, dilation: int, columns: Any, first_row: int) -> None:
+def im2col_runs(images: Any, rows: Any, spans: Any, pad: int, dilation: int, columns: Any, first_row: int) -> None:
     """As ``im2col``: (N, channels, rows, width) to (channels, kernel rows, kernel width, N, rows, width)."""
     _, _, height, width = images.shape
     channels, kernel_rows, kernel_width, count, grid_rows, _ = columns.shape
@@ -34,7 +25,8 @@ def im2col_runs(images: Any, rows: Any, pad: int, dilation: int, columns: Any, f
     to = np.uintp(0)
     for c in range(channels):
         for i in range(kernel_rows):
-            above, below = _inside(rows, i, first_row, grid_rows)
+            above = min(max(spans[i, 0] - first_row, 0), grid_rows)
+            below = max(min(spans[i, 1] - first_row, grid_rows), above)
             for j in range(kernel_width):
                 start = j * dilation - pad
                 before = np.uintp(min(max(-start, 0), width))
@@ -61,7 +53,7 @@ def im2col_runs(images: Any, rows: Any, pad: int, dilation: int, columns: Any, f
 
 
 @compiled
-def add_columns_runs(columns: Any, rows: Any, pad: int, dilation: int, images: Any, first_row: int) -> None:
+def add_columns_runs(columns: Any, rows: Any, spans: Any, pad: int, dilation: int, images: Any, first_row: int) -> None:
     """As ``add_columns``; what of the columns belongs to the padding is cleared."""
     _, _, height, width = images.shape
     channels, kernel_rows, kernel_width, count, grid_rows, _ = columns.shape
@@ -69,7 +61,8 @@ def add_columns_runs(columns: Any, rows: Any, pad: int, dilation: int, images: A
     origin = np.uintp(0)
     for c in range(channels):
         for i in range(kernel_rows):
-            above, below = _inside(rows, i, first_row, grid_rows)
+            above = min(max(spans[i, 0] - first_row, 0), grid_rows)
+            below = max(min(spans[i, 1] - first_row, grid_rows), above)
             for j in range(kernel_width):
                 start = j * dilation - pad
                 before = np.uintp(min(max(-start, 0), width))

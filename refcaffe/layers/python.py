@@ -14,6 +14,7 @@ from refcaffe.blob import Blob
 from refcaffe.checks import Checker
 from refcaffe.layers.base import Blobs, Layer, register
 from refcaffe.proto import caffe_pb2
+from refcaffe.proto.strings import as_text
 from refcaffe.side import Side
 
 _check = Checker("python_layer.hpp")
@@ -102,9 +103,11 @@ class Python(Layer):
 
 def _users_class(param: caffe_pb2.LayerParameter) -> Any:
     """The class that the definition names; errors say which module and class are wanted, and where."""
-    module, name = param.python_param.module, param.python_param.layer
-    wanted = f"layer '{param.name}' wants class {name!r} of module {module!r}"
+    module, name = as_text(param.python_param.module), as_text(param.python_param.layer)
+    wanted = f"layer '{as_text(param.name)}' wants class {name!r} of module {module!r}"
     try:
+        if not module or module.startswith("."):
+            raise ImportError("that is no name of a module")
         found = getattr(importlib.import_module(module), name)
     except ImportError as error:
         raise ImportError(f"{wanted}, which cannot be imported: {error}", name=module) from error

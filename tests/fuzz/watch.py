@@ -20,6 +20,7 @@ ROOM = 64 << 20  # bytes that every input may take, besides four times its size
 CPU_SECONDS = 5
 WALL_SECONDS = 60  # for those that wait for something; more, since others use the machine, too
 _MMAP_THRESHOLD = -3
+_PATIENCE = 2.0  # seconds
 _PAGE = resource.getpagesize()
 
 
@@ -84,6 +85,15 @@ def _left(files: list[str]) -> str:
     return "; ".join(f"{what} {names}" for what, names in (("threads", threads), ("open files", more)) if names)
 
 
+def _left_at_last(files: list[str]) -> str:
+    """What is left when other threads have had the time to let go of it."""
+    patience = time.monotonic() + _PATIENCE
+    while (left := _left(files)) and time.monotonic() < patience:
+        gc.collect()
+        time.sleep(0.01)
+    return left
+
+
 @contextmanager
 def watched(size: int) -> Iterator[Cost]:
     """The cost of a block that handles ``size`` bytes; it gets MemoryError where it wants too much.
@@ -107,8 +117,6 @@ def watched(size: int) -> Iterator[Cost]:
         faulthandler.cancel_dump_traceback_later()
         cost.seconds = time.process_time() - start
         cost.grown = max(0, _peak() - before)
-        if _left(files):
-            gc.collect()
-            cost.left = _left(files)
+        cost.left = _left_at_last(files)
         if cost.grown > allowed:
             cost.left = "; ".join(filter(None, (cost.left, f"memory grew by {cost.grown} bytes")))
