@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks import nets
-from benchmarks.engines import ENGINES, Missing
+from benchmarks.engines import ENGINES, FORWARD_ONLY, Missing
 from refcaffe.kernels.parallel import num_threads
 
 Times = dict[str, float]  # seconds by engine
@@ -24,6 +24,8 @@ def measure(name: str, batch: int | None, what: str, rounds: int, notes: set[str
     best: dict[str, float] = defaultdict(lambda: float("inf"))
     try:
         for engine, start in ENGINES.items():
+            if what == "both" and engine in FORWARD_ONLY:
+                continue
             try:
                 running[engine] = start(name, batch)
             except Missing as reason:

@@ -14,7 +14,6 @@ from typing import Any
 
 from benchmarks import nets
 from refcaffe.kernels.parallel import num_threads
-from refcaffe.proto import caffe_pb2
 from refcaffe.proto.io import write_text
 
 HERE = Path(__file__).parent
@@ -65,7 +64,7 @@ class CaffeTime:
     def __init__(self, program: str, name: str, batch: int | None) -> None:
         self._folder = tempfile.TemporaryDirectory()
         self._model = Path(self._folder.name) / "net.prototxt"
-        write_text(_definition(name, batch), str(self._model))
+        write_text(nets.definition(name, batch), str(self._model))
         self._program = program
         self._times: dict[str, float] = {}
 
@@ -86,17 +85,6 @@ class CaffeTime:
         self._folder.cleanup()
 
 
-def _definition(name: str, batch: int | None) -> Any:
-    """A net's definition with another batch size."""
-    from refcaffe.proto.io import read_text
-
-    param = read_text(str(nets.path_of(name)), caffe_pb2.NetParameter)
-    for layer in param.layer:
-        if layer.type == "Input" and batch is not None:
-            layer.input_param.shape[0].dim[0] = batch
-    return param
-
-
 def refcaffe_engine(name: str, batch: int | None) -> Process:
     return Process([sys.executable, "-m", "benchmarks.serve"], {"name": name, "batch": batch})
 
@@ -113,7 +101,7 @@ def opencv_engine(name: str, batch: int | None) -> Process:
     folder = Path(tempfile.mkdtemp(prefix="refcaffe-benchmark-"))
     net = nets.load(name, batch)
     net.save(str(folder / "net.caffemodel"))
-    param = _definition(name, batch)
+    param = nets.definition(name, batch)
     kept = [layer for layer in param.layer if "label" not in [*layer.bottom, *layer.top]]
     del param.layer[:]
     param.layer.extend(kept)
@@ -144,6 +132,7 @@ def _python_with(module: str, attribute: str = "__name__") -> str:
     raise Missing(f"no {module}; name a Python that has it in REFCAFFE_BENCHMARK_PYTHON")
 
 
+FORWARD_ONLY = {"OpenCV"}
 ENGINES = {
     "refcaffe": refcaffe_engine,
     "Caffe": caffe_engine,

@@ -13,6 +13,8 @@ import numpy as np
 import refcaffe
 from refcaffe.kernels.parallel import for_each, num_threads, one_blas_thread
 from refcaffe.net import Net
+from refcaffe.proto import caffe_pb2
+from refcaffe.proto.io import read_text
 
 MODELS = Path(__file__).parent / "models"
 NAMES = ["alexnet", "caffenet", "googlenet", "vgg16", "resnet50", "squeezenet", "lenet", "cifar_quick"]
@@ -24,14 +26,20 @@ def path_of(name: str) -> Path:
     return Path(name) if name.endswith(".prototxt") else MODELS / f"{name}.prototxt"
 
 
+def definition(name: str, batch: int | None = None) -> Any:
+    """A net's definition, for TRAIN; ``batch`` images instead of as many as it says."""
+    param = read_text(str(path_of(name)), caffe_pb2.NetParameter)
+    param.state.phase = refcaffe.TRAIN
+    for layer in param.layer:
+        if layer.type == "Input" and batch is not None:
+            layer.input_param.shape[0].dim[0] = batch
+    return param
+
+
 def load(name: str, batch: int | None = None) -> Net:
-    """A net in TRAIN phase with random inputs; ``batch`` images instead of as many as it says."""
-    net = Net(str(path_of(name)), refcaffe.TRAIN)
+    """A net with random inputs."""
+    net = Net(definition(name, batch))
     rng = np.random.default_rng(1)
-    if batch is not None:
-        for blob in (net.blobs[name] for name in net.inputs):
-            blob.reshape(batch, *blob.shape[1:])
-        net.reshape()
     data, *labels = (net.blobs[name].data for name in net.inputs)
     data[...] = rng.standard_normal(data.shape)
     for label in labels:

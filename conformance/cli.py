@@ -8,17 +8,18 @@ import os
 import sys
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime, timezone
 from pathlib import Path
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from conformance import kinds
+from conformance import kinds, scaffold, schema
 from conformance.cases import Case, CaseError, find_cases, select
-from conformance.engines import DEVICES, ENGINES, EngineError, make_engine
+from conformance.engines import DEVICES, ENGINES, RECORDINGS, EngineError, make_engine
 from conformance.outcome import Outcome, Status
+from conformance.record import command
 from conformance.report import Report, as_json, badge, page, print_report
 from conformance.report.environment import environment
 from conformance.run import run_cases
@@ -66,7 +67,11 @@ def build_parser(prog: str) -> argparse.ArgumentParser:
         "'*-long' (repeatable)",
     )
     choice.add_argument(
-        "--fixtures", type=Path, metavar="DIR", help="folder of cases (default: fixtures/ of the checkout)"
+        "--fixtures",
+        "--cases",
+        type=Path,
+        metavar="DIR",
+        help="folder of cases (default: fixtures/ of the checkout)",
     )
     run = commands.add_parser("run", parents=[choice], help="run cases and report", epilog=_EPILOG)
     run.add_argument(
@@ -89,7 +94,25 @@ def build_parser(prog: str) -> argparse.ArgumentParser:
         help="cases that are not yet supported do not fail the run",
     )
     run.add_argument("-j", "--jobs", type=_positive, default=1, metavar="N", help="processes (default: 1)")
+    run.add_argument(
+        "--recordings",
+        type=Path,
+        metavar="DIR",
+        help="run nothing: compare what another Caffe gave, as `record` wrote it to DIR",
+    )
     commands.add_parser("list", parents=[choice], help="list cases, and which kinds have a runner")
+    commands.add_parser("check", parents=[choice], help="check every case.json against its JSON Schema")
+    new = commands.add_parser("new", help="make a case from a definition", epilog=scaffold.EPILOG)
+    new.add_argument("kind", choices=("layer",), help="kind of the case")
+    scaffold.add_arguments(new)
+    record = commands.add_parser(
+        "record",
+        parents=[choice],
+        help="record cases anew from an original Caffe",
+        description=command.DESCRIPTION,
+        epilog=command.EPILOG,
+    )
+    command.add_arguments(record)
     return parser
 
 
@@ -107,8 +130,9 @@ def main(argv: Sequence[str] | None = None, prog: str = "python -m conformance")
         words.insert(0, "run")  # `refcaffe conformance --report FILE`
     arguments = build_parser(prog).parse_args(words)
     try:
-        cases = _chosen(arguments)
-        return _list(cases) if arguments.command == "list" else _run(cases, arguments)
+        if arguments.command == "new":
+            return scaffold.run(arguments)
+        return _COMMANDS[arguments.command](_chosen(arguments), arguments)
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         return 130
@@ -139,7 +163,7 @@ def _chosen(arguments: argparse.Namespace) -> list[Case]:
     return cases
 
 
-def _list(cases: list[Case]) -> int:
+def _list(cases: list[Case], arguments: argparse.Namespace) -> int:
     runnable = set(kinds.supported())
     for case in cases:
         note = (
@@ -157,7 +181,20 @@ def _list(cases: list[Case]) -> int:
     return 0
 
 
+def _check(cases: list[Case], arguments: argparse.Namespace) -> int:
+    wrong = 0
+    for case in cases:
+        found = [case.problem] if case.problem else schema.problems(case.document)
+        wrong += bool(found)
+        for problem in found:
+            print(f"{case.id}: {problem}")
+    print(f"{len(cases) - wrong} of {len(cases)} cases are as their schema says", file=sys.stderr)
+    return int(bool(wrong))
+
+
 def _run(cases: list[Case], arguments: argparse.Namespace) -> int:
+    if arguments.recordings:
+        arguments.engine = f"{RECORDINGS}{arguments.recordings}"
     started, began = time.perf_counter(), datetime.now(timezone.utc).replace(microsecond=0)
     to_stdout = str(arguments.json) == "-"
     console = Console(stderr=to_stdout)
@@ -185,6 +222,14 @@ def _run(cases: list[Case], arguments: argparse.Namespace) -> int:
     _write(report, arguments)
     bad = {Status.FAILED} if arguments.allow_unsupported else {Status.FAILED, Status.UNSUPPORTED}
     return int(any(outcome.status in bad for outcome in outcomes))
+
+
+_COMMANDS: dict[str, Callable[[list[Case], argparse.Namespace], int]] = {
+    "run": _run,
+    "list": _list,
+    "check": _check,
+    "record": command.run,
+}
 
 
 def _write(report: Report, arguments: argparse.Namespace) -> None:

@@ -15,6 +15,7 @@ import numpy as np
 from refcaffe.blob import MAX_AXES, Blob
 from refcaffe.checks import Checker, CheckError
 from refcaffe.proto.io import replacing
+from refcaffe.proto.strings import as_text
 
 _check = Checker("hdf5.cpp")
 _log = logging.getLogger("refcaffe.hdf5.cpp")
@@ -118,7 +119,7 @@ def link_names(group: Any) -> Iterator[str]:
             raise CheckError(text, "hdf5.cpp").within(str(error)) from error
         if name is None:
             return
-        yield name
+        yield as_text(name)  # h5py gives bytes that are not UTF-8 as they are
 
 
 # --- blobs

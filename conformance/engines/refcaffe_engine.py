@@ -19,7 +19,6 @@ from conformance.engines.refcaffe_gpumode import RefcaffeGpuWorld
 from conformance.engines.refcaffe_memories import RefcaffeMemories
 from conformance.engines.refcaffe_nets import RefcaffePycaffe, missing_feature
 from conformance.engines.refcaffe_pipeline import RefcaffePipeline
-from conformance.outcome import Unsupported
 from conformance.processes import Programs
 from refcaffe import context, device
 from refcaffe.checks import CheckError
@@ -35,6 +34,11 @@ _BUILDS = {
     "bvlc-datareader-fakecuda": (True, False, True),
     "bvlc-1.0-hostcuda": (False, False, True),
 }
+
+
+def _build(upstream: str) -> tuple[bool, bool, bool]:
+    """What is known of a Caffe; a user's own is taken for a 1.0 without GPU code."""
+    return _BUILDS.get(upstream, _BUILDS["bvlc-1.0-cpu"])
 
 
 class RefcaffeEngine(Engine):
@@ -89,9 +93,7 @@ class RefcaffeEngine(Engine):
 
     @contextmanager
     def memories(self, upstream: str, mode: str, device_number: int) -> Iterator[RefcaffeMemories]:
-        if upstream not in _BUILDS:
-            raise Unsupported(f"unknown upstream {upstream!r}")
-        reader_era, debug, gpu = _BUILDS[upstream]
+        reader_era, debug, gpu = _build(upstream)
         runtime: Any = device.HostRuntime()
         if gpu:
             runtime = device.make("cuda") if self.device == "cuda" else device.FakeRuntime(devices=4)
@@ -108,9 +110,7 @@ class RefcaffeEngine(Engine):
 
     @contextmanager
     def pycaffe(self, upstream: str, mode: str) -> Iterator[RefcaffePycaffe]:
-        if upstream not in _BUILDS:
-            raise Unsupported(f"unknown upstream {upstream!r}")
-        reader_era, debug, _ = _BUILDS[upstream]
+        reader_era, debug, _ = _build(upstream)
         with context.build(reader_era=reader_era, debug=debug), RefcaffePycaffe() as caffe:
             context.current().mode = self._mode(mode)
             yield caffe
@@ -121,9 +121,7 @@ class RefcaffeEngine(Engine):
 
     @contextmanager
     def pipeline(self, upstream: str, mode: str) -> Iterator[RefcaffePipeline]:
-        if upstream not in _BUILDS:
-            raise Unsupported(f"unknown upstream {upstream!r}")
-        reader_era, debug, _ = _BUILDS[upstream]
+        reader_era, debug, _ = _build(upstream)
         here = context.current()
         before = here.solver_count, here.solver_rank
         with context.build(reader_era=reader_era, debug=debug), RefcaffePipeline() as caffe:
@@ -135,9 +133,7 @@ class RefcaffeEngine(Engine):
 
     @contextmanager
     def gpumode(self, upstream: str) -> Iterator[GpuWorld]:
-        if upstream not in _BUILDS:
-            raise Unsupported(f"unknown upstream {upstream!r}")
-        reader_era, debug, _ = _BUILDS[upstream]
+        reader_era, debug, _ = _build(upstream)
         runtime = device.make("cuda" if self.device == "cuda" else "fake")
         here = context.current()
         with device.use(runtime), context.build(reader_era=reader_era, debug=debug), RefcaffePycaffe():
@@ -149,9 +145,7 @@ class RefcaffeEngine(Engine):
                 here.lose_generator()
 
     def programs(self, upstream: str) -> Programs:
-        if upstream not in _BUILDS:
-            raise Unsupported(f"unknown upstream {upstream!r}")
-        reader_era, _, gpu = _BUILDS[upstream]
+        reader_era, _, gpu = _build(upstream)
         uses = "cpu" if not gpu else "cuda" if self.device == "cuda" else "fake"
         paths = [str(Path(refcaffe.__file__).resolve().parents[1]), os.environ.get("PYTHONPATH", "")]
         environment = {

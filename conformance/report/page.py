@@ -46,7 +46,7 @@ def page(report: Report) -> str:
     """The page's HTML."""
     style = resources.files("conformance.report").joinpath("page.css").read_text(encoding="utf-8")
     whole = summarize(report.outcomes, lambda outcome: "all").get("all", Summary())
-    ran_on = f"{report.engine.get('engine', 'engine')} on {report.engine.get('device', 'an unknown device')}"
+    ran_on = " on ".join(report.engine[key] for key in ("engine", "device") if key in report.engine)
     parts = [
         "<!doctype html>",
         '<html lang="en"><head><meta charset="utf-8">',

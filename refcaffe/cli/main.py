@@ -55,6 +55,8 @@ def _usage(flags: Flags) -> str:
 
 def _logging(work: Callable[[], int], flags: Flags) -> int:
     """Do something while everything is logged as Caffe does; a failed check is a fatal line and its status."""
+    logger = logging.getLogger("refcaffe")
+    level = logger.level
     handlers = [log_to_stderr()]
     try:
         if flags.log_dir:
@@ -69,8 +71,9 @@ def _logging(work: Callable[[], int], flags: Flags) -> int:
         return fatal.report(error)
     finally:
         for handler in handlers:
-            logging.getLogger("refcaffe").removeHandler(handler)
+            logger.removeHandler(handler)
             handler.close()
+        logger.setLevel(level)
 
 
 def _action(command: str, flags: Flags) -> int:

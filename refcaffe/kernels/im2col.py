@@ -152,9 +152,7 @@ def col2im(side: Side, where: Columns, columns: Any, image: Any) -> None:
     add_columns(side, where, columns, image)
 
 
-def add_columns(
-    side: Side, where: Columns, columns: Any, images: Any, first_row: int = 0, keeps: bool = True
-) -> None:
+def add_columns(side: Side, where: Columns, columns: Any, images: Any, first_row: int = 0, keeps: bool = True) -> None:
     """As ``col2im``, but added to what the images hold; several, and some rows, as for ``im2col``.
 
     It is faster if the columns need not keep what they hold.

@@ -12,7 +12,6 @@ import numpy as np
 
 from refcaffe.kernels.compiled import compiled
 
-
 # ``spans``: (kernel rows, 2), from which to which row of the grid a row of the kernel sees rows of the image.
 
 

@@ -129,7 +129,7 @@ def lrn_backward(x: Any, y: Any, dy: Any, scale: Any, size: int, power: Any, fac
 
 
 def lrn_device_backward(x: Any, y: Any, dy: Any, scale: Any, power: Any, size: int, factor: Any, dx: Any) -> None:
-    """``dx`` = dy * power - factor * x * (the sum of dy * y / scale over ``size`` channels around), as a device does it.
+    """``dx`` = dy * power - factor * x * (the sum of dy * y / scale over ``size`` channels around): a device's way.
 
     Arrays: (N, C, H, W), ``power`` may be ``dx``; ``factor``: of the arrays' type.
     """

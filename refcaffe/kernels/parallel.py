@@ -12,6 +12,7 @@ import os
 import threading
 from collections.abc import Callable
 from functools import cache, wraps
+from math import prod
 from queue import SimpleQueue
 from typing import Any, TypeVar, cast
 
@@ -157,7 +158,7 @@ if hasattr(os, "register_at_fork"):
 def for_each(count: int, body: Callable[[int], Any], worthwhile: bool = True) -> None:
     """``body(i)`` for i = 0 ... count - 1, in any order, several at the same time. Raises what a body raises.
 
-    If it is not ``worthwhile``, or inside of a body, it is a plain loop. A thread that finds the others busy works alone.
+    If it is not ``worthwhile``, or inside of a body, it is a plain loop. Who finds the others busy works alone.
     """
     helpers = min(_pool.size, count) - 1
     if helpers < 1 or not worthwhile or _local.working:
@@ -208,7 +209,7 @@ def in_order(count: int, compute: Callable[[int], Any], commit: Callable[[Any], 
 def scratch(name: str, shape: tuple[int, ...], dtype: DTypeLike) -> NDArray[Any]:
     """An array of anything, in this thread's memory of that name; it is valid until the thread asks for it again."""
     dtype = np.dtype(dtype)
-    count = int(np.prod(shape))
+    count = prod(shape)
     held = _local.scratch.get((name, dtype))
     if held is None or held.size < count:
         held = _local.scratch[name, dtype] = np.empty(count, dtype)

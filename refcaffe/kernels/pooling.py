@@ -113,7 +113,17 @@ windows_of = lru_cache(maxsize=256)(Windows)  # layers ask in every pass, and ma
 
 @compiled
 def _max_forward(
-    x: Any, cells: Any, taps: Any, pitch: int, lowest: float, outside: float, apart: Any, best: Any, at: Any, y: Any, mask: Any
+    x: Any,
+    cells: Any,
+    taps: Any,
+    pitch: int,
+    lowest: float,
+    outside: float,
+    apart: Any,
+    best: Any,
+    at: Any,
+    y: Any,
+    mask: Any,
 ) -> None:
     planes, rows, columns = y.shape
     for n in range(planes):
@@ -130,9 +140,9 @@ def _max_forward(
                 at[q] = np.int32(q + tap) if higher else at[q]
         for i in range(rows):
             for j in range(np.uintp(columns)):
-                q = np.uintp(i * pitch) + j
-                y[n, i, j] = best[q]
-                mask[n, i, j] = cells[np.uintp(at[q])] if at[q] >= 0 else -1
+                window = np.uintp(i * pitch) + j
+                y[n, i, j] = best[window]
+                mask[n, i, j] = cells[np.uintp(at[window])] if at[window] >= 0 else -1
 
 
 @compiled

@@ -49,6 +49,7 @@ class BaseConvolution(Layer):
         self.column_map: Columns | None = None  # a point's columns are the image itself
         self.ones = Blob(dtype=self.dtype)  # one per place of a channel of the top
         self.image_dims = Blob(dtype=np.int32)
+        self.shaped_for: Any = None  # sizes of an image and of its grid
 
     def output_shape(self, window: Window, size: Sequence[int]) -> tuple[int, ...]:
         """The spatial shape of the tops for that of the bottoms."""
@@ -115,7 +116,11 @@ class BaseConvolution(Layer):
         self.bottom_shape = (self.images, self.channels, prod(size))
         self.top_shape = (self.images, self.outputs, prod(output))
         image, grid = (size, output) if self.bottom_is_image else (output, size)
-        self._shape_columns(image, grid)
+        self.image_dims.reshape(1 + len(image))
+        self.image_dims.mutable_cpu_data()[...] = (self.image_channels, *image)
+        if (image, grid) != self.shaped_for:
+            self._shape_columns(image, grid)
+            self.shaped_for = (image, grid)
         if self.param.convolution_param.bias_term:
             self.ones.reshape(self.top_shape[2])
             self.ones.mutable_cpu_data().fill(1)
@@ -124,8 +129,6 @@ class BaseConvolution(Layer):
         group, window = self.group, self.window
         depth = self.image_channels // group * prod(window.kernel)
         self.columns.reshape(group * depth, *grid)
-        self.image_dims.reshape(1 + len(image))
-        self.image_dims.mutable_cpu_data()[...] = (self.image_channels, *image)
         # Shapes of one image's arrays, group by group.
         self.weight_shape = (group, self.grid_channels // group, depth)
         self.grid_shape = (group, self.grid_channels // group, prod(grid))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -31,6 +32,15 @@ def check_labels(check: Checker, labels: Any, classes: int, expression: str) -> 
         check.lt(label, classes, expression)
 
 
+FEW = 1 << 12  # places, of which a small net's pass takes less time than asking where they are
+
+
+@lru_cache(maxsize=8)
+def _few_places(shape: tuple[int, int]) -> tuple[Any, Any]:
+    rows, columns = np.nonzero(np.ones(shape, bool))
+    return rows, columns
+
+
 class Normalization:
     """A loss layer's ``loss_param``. ``default`` is the mode if the layer's definition asks for none."""
 
@@ -50,7 +60,11 @@ class Normalization:
     def places(self, xp: Any, labels: Any) -> tuple[Any, Any]:
         """Two index arrays: the places of a matrix of labels that are not ignored, row by row."""
         ignored = self.ignored(labels)
-        return xp.nonzero(xp.ones(labels.shape, bool) if ignored is None else ~ignored)
+        if ignored is not None:
+            return xp.nonzero(~ignored)
+        if xp is np and labels.size <= FEW:
+            return _few_places(labels.shape)
+        return xp.nonzero(xp.ones(labels.shape, bool))
 
     def divisor(self, outer: int, inner: int, valid: int, dtype: DTypeLike) -> Any:
         """By how much to divide: ``outer`` examples of ``inner`` places, ``valid`` in all; at least 1."""

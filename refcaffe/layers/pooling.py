@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import DTypeLike
@@ -66,7 +67,8 @@ class Pooling(Layer):
         size = (plane[0], plane[1])
         if self.param.pooling_param.global_pooling:
             self.kernel = size
-        count = self._count(size)
+        down = self.param.pooling_param.round_mode == PoolingParameter.FLOOR
+        count = _count(size, self.kernel, self.stride, self.pad, down)
         for blob in top:
             blob.reshape(images, channels, *count)
         if self.pool == PoolingParameter.MAX and len(top) == 1:
@@ -78,19 +80,6 @@ class Pooling(Layer):
         for name, step in zip("hw", stride, strict=True):
             _check.gt(step, 0, f"stride_{name}_ > 0", "Windows that move backward are not supported.")
         self.windows = kernels.windows_of(size, count, self.kernel, stride, self.pad, self.dtype)
-
-    def _count(self, size: Pair) -> Pair:
-        """How many windows there are along each axis."""
-        round_mode = np.floor if self.param.pooling_param.round_mode == PoolingParameter.FLOOR else np.ceil
-        counts = []
-        for n, k, s, p in zip(size, self.kernel, self.stride, self.pad, strict=True):
-            with np.errstate(divide="ignore", invalid="ignore"):
-                steps = round_mode(np.float32(n + 2 * p - k) / np.float32(s))
-            count = (int(steps) if np.isfinite(steps) else -(2**31)) + 1
-            if any(self.pad) and (count - 1) * s >= n + p:
-                count -= 1  # the last window would see padding alone
-            counts.append(count)
-        return counts[0], counts[1]
 
     def forward_at(self, side: Side, bottom: Blobs, top: Blobs) -> None:
         x, y = side.data(bottom[0]), side.mutable_data(top[0])
@@ -121,6 +110,20 @@ class Pooling(Layer):
             kernels.stochastic_backward(side, self.windows, dy, side.data(self.chosen), dx)
         else:
             _check.fatal("Not Implemented Yet")
+
+
+@lru_cache(maxsize=256)
+def _count(size: Pair, kernel: Pair, stride: Pair, pad: Pair, down: bool) -> Pair:
+    """How many windows there are along each axis; a step that is left over counts, unless rounded ``down``."""
+    counts = []
+    for n, k, s, p in zip(size, kernel, stride, pad, strict=True):
+        with np.errstate(divide="ignore", invalid="ignore"):
+            steps = (np.floor if down else np.ceil)(np.float32(n + 2 * p - k) / np.float32(s))
+        count = (int(steps) if np.isfinite(steps) else -(2**31)) + 1
+        if any(pad) and (count - 1) * s >= n + p:
+            count -= 1  # the last window would see padding alone
+        counts.append(count)
+    return counts[0], counts[1]
 
 
 def _pair(param: PoolingParameter, name: str, field: str) -> Pair:

@@ -118,10 +118,7 @@ def _without_padding(net: NetParameter) -> list[V1LayerParameter]:
     kept: list[V1LayerParameter] = []
     producer: dict[str, V1LayerParameter | None] = dict.fromkeys(net.input)
     for layer in net.layers:
-        copy = caffe_pb2.V1LayerParameter()
-        copy.CopyFrom(layer)
-        if layer.layer.type != "padding":
-            kept.append(copy)
+        padded = layer
         for j, name in enumerate(layer.bottom):
             if name not in producer:
                 _check.fatal(f"Unknown blob input {as_text(name)} to layer {j}")
@@ -137,8 +134,12 @@ def _without_padding(net: NetParameter) -> list[V1LayerParameter]:
             _check.eq(len(source.bottom), 1, "source_layer.bottom_size() == 1", text)
             text = "Padding Layer produces a single blob as output."
             _check.eq(len(source.top), 1, "source_layer.top_size() == 1", text)
-            copy.layer.pad = source.layer.pad
-            put_all(copy, "bottom", source.bottom)  # the only one
+            padded = caffe_pb2.V1LayerParameter()
+            padded.CopyFrom(layer)
+            padded.layer.pad = source.layer.pad
+            put_all(padded, "bottom", source.bottom)  # the only one
+        if layer.layer.type != "padding":
+            kept.append(padded)
         for name in layer.top:
             producer[name] = layer
     return kept

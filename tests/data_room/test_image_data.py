@@ -243,7 +243,7 @@ def test_a_warp_fits_the_image_and_the_square(corners, crop, pad, square, mirror
     if crop <= 2 * pad:
         return
     w = warp(window, image, crop, pad, square, mirror, np.float32)
-    assert 0 <= w.x and w.x + w.width <= 31 and 0 <= w.y and w.y + w.height <= 31
+    assert min(w.x, w.y) >= 0 and max(w.x + w.width, w.y + w.height) <= 31
     assert w.width >= 1 and w.height >= 1
     assert w.pad_w + w.to_width <= crop and w.pad_h + w.to_height <= crop
     if not pad and not square:

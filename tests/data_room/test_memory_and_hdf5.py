@@ -165,9 +165,10 @@ class TestHdf5Data:
                 file["label"] = np.zeros(1 if what == "short" else rows)
         layer, tops = made(text)
         with pytest.raises(CheckError) as caught:
-            layer.forward([], tops)
-            layer.forward([], tops)
-        message = {"wide": "Rows of data have 3 values", "short": "shape(0) == num (1 vs. 2)", "empty": "Check failed: data_"}
+            labels_of(layer, tops, 2)
+        message = {
+            "wide": "Rows of data have 3 values", "short": "shape(0) == num (1 vs. 2)", "empty": "Check failed: data_",
+        }  # fmt: skip
         assert message.get(what, "Failed opening HDF5 file: ") in caught.value.message
         assert "1.h5" in str(caught.value) or what == "wide"
 
