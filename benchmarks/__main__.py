@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import time
 from collections import defaultdict
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from benchmarks import nets
 from benchmarks.engines import ENGINES, FORWARD_ONLY, Missing
 from refcaffe.kernels.parallel import num_threads
 
+PAUSE = 0.3  # seconds, in which the threads of the one before stop to wait by spinning
 Times = dict[str, float]  # seconds by engine
 
 
@@ -32,6 +34,7 @@ def measure(name: str, batch: int | None, what: str, rounds: int, notes: set[str
                 notes.add(f"{engine}: {reason}")
         for _ in range(rounds + 1):  # one to warm up
             for engine in list(running):
+                time.sleep(PAUSE)
                 try:
                     best[engine] = min(best[engine], running[engine].seconds(what))
                 except Missing as reason:

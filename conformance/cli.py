@@ -55,9 +55,7 @@ def build_parser(prog: str) -> argparse.ArgumentParser:
     )
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     choice = argparse.ArgumentParser(add_help=False)
-    choice.add_argument(
-        "--kind", action="append", default=[], metavar="K", help="only cases of this kind (repeatable)"
-    )
+    choice.add_argument("--kind", action="append", default=[], metavar="K", help="only cases of this kind (repeatable)")
     choice.add_argument(
         "--case",
         action="append",
@@ -74,18 +72,10 @@ def build_parser(prog: str) -> argparse.ArgumentParser:
         help="folder of cases (default: fixtures/ of the checkout)",
     )
     run = commands.add_parser("run", parents=[choice], help="run cases and report", epilog=_EPILOG)
-    run.add_argument(
-        "--engine", choices=ENGINES, default="refcaffe", help="what to run them on (default: %(default)s)"
-    )
-    run.add_argument(
-        "--device", choices=DEVICES, default="cpu", help="the engine's device (default: %(default)s)"
-    )
-    run.add_argument(
-        "--report", type=Path, metavar="FILE", help="also write the report as one page, FILE.html"
-    )
-    run.add_argument(
-        "--json", type=Path, metavar="FILE", help="also write the report as JSON; - is standard output"
-    )
+    run.add_argument("--engine", choices=ENGINES, default="refcaffe", help="what to run them on (default: %(default)s)")
+    run.add_argument("--device", choices=DEVICES, default="cpu", help="the engine's device (default: %(default)s)")
+    run.add_argument("--report", type=Path, metavar="FILE", help="also write the report as one page, FILE.html")
+    run.add_argument("--json", type=Path, metavar="FILE", help="also write the report as JSON; - is standard output")
     run.add_argument("--badge", type=Path, metavar="FILE", help="also write a one-line summary as a picture, FILE.svg")
     run.add_argument("--by-group", action="store_true", help="a row of the table per layer type, solver or feature")
     run.add_argument(
@@ -166,17 +156,9 @@ def _chosen(arguments: argparse.Namespace) -> list[Case]:
 def _list(cases: list[Case], arguments: argparse.Namespace) -> int:
     runnable = set(kinds.supported())
     for case in cases:
-        note = (
-            f"  broken: {case.problem}"
-            if case.problem
-            else ""
-            if case.kind in runnable
-            else "  (no runner yet)"
-        )
+        note = f"  broken: {case.problem}" if case.problem else "" if case.kind in runnable else "  (no runner yet)"
         print(f"{case.id}{note}")
-    per_kind = ", ".join(
-        f"{kind} {count}" for kind, count in sorted(Counter(case.kind for case in cases).items())
-    )
+    per_kind = ", ".join(f"{kind} {count}" for kind, count in sorted(Counter(case.kind for case in cases).items()))
     print(f"{len(cases)} cases: {per_kind}", file=sys.stderr)
     return 0
 

@@ -80,7 +80,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--steps", default="forward,backward", metavar="STEP,…", help=f"of {', '.join(_STEPS)} (default: %(default)s)"
     )
-    parser.add_argument("--seed", type=int, default=1701, metavar="N", help="of everything random (default: %(default)s)")
+    parser.add_argument(
+        "--seed", type=int, default=1701, metavar="N", help="of everything random (default: %(default)s)"
+    )
     parser.add_argument("--mode", choices=("CPU", "GPU"), default="CPU", help="of Caffe (default: %(default)s)")
     parser.add_argument("--out", type=Path, default=Path("cases"), metavar="DIR", help="cases (default: %(default)s)")
     parser.add_argument("--unrecorded", action="store_true", help="leave the recording to `conformance record`")
@@ -267,7 +269,7 @@ def _record(folder: Path, document: dict[str, Any], layer_type: str, engine: Eng
 def _exactness(case: Case, layer_type: str, names: Sequence[str]) -> dict[str, str]:
     """By group of arrays: bitwise if the layer type's formula rounds nothing there that may come out otherwise."""
     groups = dict.fromkeys(name.split(".")[1] for name in names if not name.startswith("setup."))
-    rounded = {group: "blas" for group in groups}
+    rounded = dict.fromkeys(groups, "blas")
     formula = find(layer_type)
     if formula is None:
         return dict.fromkeys(groups, "bitwise")

@@ -23,7 +23,7 @@ _log = logging.getLogger("refcaffe.hdf5.cpp")
 _SIGNATURE = b"\x89HDF\r\n\x1a\n"
 
 # What h5py raises where the library reports a failure.
-FAILURES = (OSError, KeyError, ValueError, TypeError, RuntimeError, NotImplementedError, MemoryError)
+FAILURES = (OSError, LookupError, ValueError, TypeError, RuntimeError, NotImplementedError, MemoryError)
 
 _seen_classes: set[str] = set()
 
@@ -198,9 +198,12 @@ def _failed(text: str, cause: BaseException) -> NoReturn:
 
 def _first_element(dataset: Any, dtype: str, kind: Any = None) -> np.ndarray:
     """The first element of a dataset, however large that claims to be, as an array of one."""
-    from h5py import h5s
+    from h5py import h5i, h5s
 
-    space, value = dataset.get_space(), np.zeros(1, dtype)
+    space = dataset.get_space()
+    if np.dtype(dtype).itemsize > h5i.get_file_id(dataset).get_filesize():
+        raise ValueError("one element is larger than the file")
+    value = np.zeros(1, dtype)
     axes = space.get_simple_extent_ndims()
     if axes:
         space.select_hyperslab((0,) * axes, (1,) * axes)
@@ -234,7 +237,8 @@ def load_string(group: Any, name: str) -> str:
         _failed(f"Failed to get dataset info for {name}", error)
     try:
         if isinstance(kind, h5t.TypeStringID) and kind.is_variable_str():
-            return str(group[name].asstr()[()])
+            values = group[name]  # there may be any number
+            return str(values.asstr(errors="surrogateescape")[(0,) * values.ndim])
         return os.fsdecode(_first_element(dataset, f"V{kind.get_size()}", kind).tobytes().split(b"\0")[0])
     except FAILURES as error:
         _failed(f"Failed to load int dataset with name {name}", error)

@@ -145,7 +145,9 @@ class OriginalEngine(Engine):
             raise Unsupported(f"the program {program}, which is not in {tools}")
 
         limits = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "GLOG_logtostderr": "1"}
-        return Programs("caffe", self._version, command, {key: os.environ.get(key, value) for key, value in limits.items()})
+        return Programs(
+            "caffe", self._version, command, {key: os.environ.get(key, value) for key, value in limits.items()}
+        )
 
 
 class OriginalStream:
@@ -178,7 +180,9 @@ class OriginalStream:
         if out is None:
             self._ask("null", call)
             return
-        kinds = [_TYPES[out.dtype.name], _TYPES[numbers[0].dtype.name]] if call == "bernoulli" else [_TYPES[out.dtype.name]]
+        kinds = (
+            [_TYPES[out.dtype.name], _TYPES[numbers[0].dtype.name]] if call == "bernoulli" else [_TYPES[out.dtype.name]]
+        )
         values = np.frombuffer(self._ask(call, *kinds, *(x.tobytes().hex() for x in numbers), n), out.dtype)
         out[: values.size] = values
 

@@ -179,7 +179,9 @@ class OriginalMemory:
 
 _VALUES = ("shape_string", "num_axes", "num", "channels", "height", "width")
 _NUMBERS = ("canonical_axis", "legacy_shape", "offset4", "update", "asum_data", "asum_diff", "sumsq_data", "sumsq_diff")
-_ACCESS = tuple(f"{how}{side}_{which}" for how in ("", "mutable_") for side in ("cpu", "gpu") for which in ("data", "diff"))
+_ACCESS = tuple(
+    f"{how}{side}_{which}" for how in ("", "mutable_") for side in ("cpu", "gpu") for which in ("data", "diff")
+)
 
 
 class OriginalBlob:

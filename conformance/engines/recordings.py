@@ -1,4 +1,4 @@
-"""Recordings of another Caffe as an engine: cases that ``conformance record`` wrote, compared like any engine's results."""
+"""Recordings of another Caffe as an engine: what ``conformance record`` wrote, compared like any engine's results."""
 
 from __future__ import annotations
 
@@ -28,7 +28,10 @@ class RecordingsEngine(Engine):
     def describe(self) -> dict[str, str]:
         recorded = provenance(self._folder)
         entries = recorded.get("upstreams", {})
-        shown = {name: f"{entry.get('source')} {entry.get('version')}, {entry.get('build')}" for name, entry in entries.items()}
+        shown = {
+            name: f"{entry.get('source')} {entry.get('version')}, {entry.get('build')}"
+            for name, entry in entries.items()
+        }
         return {"engine": self.name, **shown, "recorded": recorded.get("recorded", "unknown")}
 
     def recording(self, case: Case, play: Callable[[Case, Engine], Recording]) -> Recording:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 Op = dict[str, Any]
 
 _MESSAGES = {".caffemodel": "NetParameter", ".solverstate": "SolverState", ".binaryproto": "BlobProto"}
+_LOCKS = ("lock.mdb", "LOCK")  # which reading a database makes
 _FLOATS = {"data": np.float32, "diff": np.float32, "double_data": np.float64, "double_diff": np.float64}
 
 
@@ -32,7 +33,7 @@ def _files(world: World, op: Op) -> None:
     found = {}
     for path in written:
         data, name = path.read_bytes(), path.relative_to(world.folder).as_posix()
-        if "__pycache__" in name:
+        if "__pycache__" in name or path.name in _LOCKS:
             continue
         found[name] = {"size": len(data)} | ({} if is_hdf5(name) else {"sha256": hashlib.sha256(data).hexdigest()})
     world.note("files", "files", found)

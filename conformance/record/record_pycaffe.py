@@ -16,6 +16,7 @@ module ``caffe_inside`` (``inside.cpp``), if it can be imported; without it thos
 from __future__ import print_function
 
 import argparse
+import collections
 import ctypes
 import hashlib
 import io
@@ -24,12 +25,14 @@ import os
 import platform
 import re
 import shutil
+import struct
 import subprocess
 import sys
 import tempfile
 import threading
 import time
 import zipfile
+import zlib
 
 import numpy as np
 
@@ -51,7 +54,7 @@ class Unreached(Exception):
 def plain(value):
     """JSON strings as ``str``, which Boost.Python wants under Python 2."""
     if isinstance(value, dict):
-        return dict((plain(key), plain(entry)) for key, entry in value.items())
+        return collections.OrderedDict((plain(key), plain(entry)) for key, entry in value.items())
     if isinstance(value, list):
         return [plain(entry) for entry in value]
     return value.encode("utf-8") if str is bytes and not isinstance(value, (str, int, float, type(None))) else value
@@ -59,7 +62,7 @@ def plain(value):
 
 def read_json(path):
     with io.open(path, encoding="utf-8") as stream:
-        return plain(json.load(stream))
+        return plain(json.load(stream, object_pairs_hook=collections.OrderedDict))
 
 
 def write_json(path, value):
@@ -94,19 +97,30 @@ def read_npz(path):
     with zipfile.ZipFile(path) as archive:
         names = [entry[: -len(".npy")] for entry in archive.namelist()]
     arrays = np.load(path)
-    return [str(name) for name in names], dict((str(name), arrays[name]) for name in names)
+    return [str(name) for name in names], {str(name): arrays[name] for name in names}
 
 
 def write_npz(path, arrays):
-    """A list of (name, array), without dates, so that equal arrays make equal files."""
-    with zipfile.ZipFile(path, "w") as archive:
-        for name, array in arrays:
-            content = io.BytesIO()
-            np.lib.format.write_array(content, np.ascontiguousarray(array).reshape(np.shape(array)), version=(1, 0))
-            entry = zipfile.ZipInfo(name + ".npy")
-            entry.external_attr = 0o600 << 16
-            entry.create_system = 3
-            archive.writestr(entry, content.getvalue(), zipfile.ZIP_DEFLATED)
+    """A list of (name, array) as ``numpy.savez_compressed`` writes it; by hand, since zipfile's headers changed."""
+    parts, directory, offset = [], [], 0
+    for name, array in arrays:
+        content = io.BytesIO()
+        np.lib.format.write_array(content, np.ascontiguousarray(array).reshape(np.shape(array)), version=(1, 0))
+        data, file_name = content.getvalue(), (name + ".npy").encode("utf-8")
+        squeeze = zlib.compressobj(-1, zlib.DEFLATED, -15)
+        packed = squeeze.compress(data) + squeeze.flush()
+        flag = 0 if len(file_name) == len(name) + 4 else 0x800  # names beyond ASCII
+        common = struct.pack("<HHHHHLLL", 20, flag, 8, 0, 33, zlib.crc32(data) & 0xFFFFFFFF, len(packed), len(data))
+        sizes = struct.pack("<HHQQ", 1, 16, len(data), len(packed))
+        entry = b"PK\3\4" + common + struct.pack("<HH", len(file_name), len(sizes)) + file_name + sizes + packed
+        place = struct.pack("<HHHHHLL", len(file_name), 0, 0, 0, 0, 0o600 << 16, offset)
+        directory.append(b"PK\1\2" + struct.pack("<BB", 20, 3) + common + place + file_name)
+        parts.append(entry)
+        offset += len(entry)
+    listing = b"".join(directory)
+    end = struct.pack("<HHHHLLH", 0, 0, len(directory), len(directory), len(listing), offset, 0)
+    with io.open(path, "wb") as stream:
+        stream.write(b"".join(parts) + listing + b"PK\5\6" + end)
 
 
 def same_bits(a, b):
@@ -229,7 +243,9 @@ class Run(object):
         (self.caffe.set_mode_gpu if self.document["mode"] == "GPU" else self.caffe.set_mode_cpu)()
         if "c_srand" in self.given:
             ctypes.CDLL(None).srand(self.given["c_srand"])
-        {"layer": play_layer, "filler": play_filler, "data": play_data}.get(self.document["kind"], play_operations)(self)
+        {"layer": play_layer, "filler": play_filler, "data": play_data}.get(self.document["kind"], play_operations)(
+            self
+        )
 
 
 def contents(blob, which="data"):
@@ -270,7 +286,7 @@ def play_layer(run):
     params = list(net.params["layer"]) if "layer" in net.params else []
     last = len(net.layers) - 1
     weights = [float(net._blob_loss_weights[i]) for i in net._top_ids(last)]
-    run.recorded["tops"] = dict((top, list(net.blobs[top].shape)) for top in given["tops"])
+    run.recorded["tops"] = {top: list(net.blobs[top].shape) for top in given["tops"]}
     if params:
         run.recorded["params"] = [list(param.shape) for param in params]
     run.recorded["loss_weights"] = weights
@@ -282,7 +298,7 @@ def play_layer(run):
     if net.layers[last].type == "DummyData":
         for top in given["tops"]:
             run.put("setup.data." + top, contents(net.blobs[top]))
-    source = dict((bottom["name"], bottom["source"]) for bottom in given["bottoms"])
+    source = {bottom["name"]: bottom["source"] for bottom in given["bottoms"]}
     untouched = [bottom["name"] for bottom in given["bottoms"]]
     for s, step in enumerate(given["steps"]):
         here = "s%d" % s
@@ -425,7 +441,7 @@ def op_info(run, op):
 
 def op_shapes(run, op):
     blobs = net_of(run, op).blobs
-    run.note("shapes", op["as"], dict((name, list(blob.shape)) for name, blob in blobs.items()))
+    run.note("shapes", op["as"], {name: list(blob.shape) for name, blob in blobs.items()})
 
 
 def value_of(run, op):
@@ -491,7 +507,7 @@ def put_digest(run, prefix, arrays, sha):
 
 def op_returned(method):
     def operation(run, op):
-        named = dict((key, op[key]) for key in ("blobs", "diffs", "start", "end") if key in op)
+        named = {key: op[key] for key in ("blobs", "diffs", "start", "end") if key in op}
         named.update((name, run.array(array)) for name, array in op.get("inputs", {}).items())
         arrays = getattr(net_of(run, op), method)(**named)
         run.note("returned", op["as"], sorted(arrays))
@@ -525,7 +541,7 @@ def feed(run, net, feeds, passes):
         return
     if not hasattr(net, "before_forward"):
         raise Unreached("callbacks of nets, which this pycaffe does not have")
-    arrays = dict((blob, run.array(name)) for blob, name in feeds.items())
+    arrays = {blob: run.array(name) for blob, name in feeds.items()}
     count = [passes]
 
     def write(layer):
@@ -544,7 +560,7 @@ class Rows(object):
         self.inside, self.solver, self.every = run.inside, solver, op.get("every", 1)
         self.learnable, self.history = run.inside.learnable(solver.net), run.inside.history(solver)
         self.with_gradients = op.get("grads", True)
-        self.rows = dict((key, []) for key in ("iter", "current_step", "loss", "smoothed_loss", "lr", "param_iter"))
+        self.rows = {key: [] for key in ("iter", "current_step", "loss", "smoothed_loss", "lr", "param_iter")}
         self.many = {}
         self.open = False  # an iteration whose update is not recorded yet
         self.on = True
@@ -624,7 +640,7 @@ def op_solver_dump(run, op):
 def op_py_param(run, op):
     param = solver_of(run, op).param
     names = ("max_iter", "display", "base_lr", "layer_wise_reduce")
-    run.note("py_param", op["as"], dict((name, getattr(param, name)) for name in names))
+    run.note("py_param", op["as"], {name: getattr(param, name) for name in names})
 
 
 def op_actions(run, op):
@@ -633,8 +649,10 @@ def op_actions(run, op):
 
 
 def op_compare(run, op):
-    a, b = [dict((name[len(op[side]) + 1 :], array) for name, array in run.arrays if name.startswith(op[side] + "/"))
-            for side in "ab"]
+    a, b = [
+        {name[len(op[side]) + 1 :]: array for name, array in run.arrays if name.startswith(op[side] + "/")}
+        for side in "ab"
+    ]
     shared = [i for i in a["iter"].tolist() if i in b["iter"].tolist()]
     different = []
     for name in a:
@@ -870,7 +888,7 @@ class Data(object):
             self.next.setdefault("built_again", []).append(self.words())
             return
         self.next["built"] = self.words()
-        shapes = dict((name, list(self.net.blobs[name].shape)) for name in self.run.given["blobs"])
+        shapes = {name: list(self.net.blobs[name].shape) for name in self.run.given["blobs"]}
         self.run.recorded["built_shapes"] = shapes
         for layer in self.run.given.get("params", ()):
             for i, blob in enumerate(self.net.params[layer]):
@@ -1048,7 +1066,7 @@ def environment(caffe):
     try:
         with io.open("/proc/self/maps", encoding="utf-8", errors="replace") as stream:
             paths = [os.path.realpath(line.split()[-1]) for line in stream if "/" in line]
-        names = set(os.path.basename(path) for path in paths)
+        names = {os.path.basename(path) for path in paths}
         found["libraries"] = ", ".join(sorted(name for name in names if LIBRARIES.match(name)))
     except (IOError, OSError):
         pass
@@ -1084,7 +1102,7 @@ class Recorder(object):
         if reason:
             return {"status": DIED, "reason": reason}
         old_names, old = read_npz(os.path.join(folder, "recorded.npz"))
-        order = dict((old_name, i) for i, old_name in enumerate(old_names))
+        order = {old_name: i for i, old_name in enumerate(old_names)}
         arrays = sorted(arrays, key=lambda entry: order.get(entry[0], len(order)))
         same_arrays = [entry[0] for entry in arrays] == old_names and all(same_bits(old[k], v) for k, v in arrays)
         was = document["recorded"]
@@ -1097,9 +1115,14 @@ class Recorder(object):
         elif "spread" in was and same_arrays:
             recorded["spread"] = was["spread"]
         differs = [key for key in sorted(set(was) | set(recorded)) if not same_json(was.get(key), recorded.get(key))]
+        old_spread = read_npz(os.path.join(folder, "spread.npz"))[1]
+        if spread_arrays and different_arrays(old_spread, dict(spread_arrays)):
+            differs.append("spread.npz")
         if not same_arrays:
             differs += different_arrays(old, dict(arrays))
-        self.write(folder, document, recorded, arrays, spread_arrays, not differs, os.path.join(scratch, "0", "results"))
+        self.write(
+            folder, document, recorded, arrays, spread_arrays, not differs, os.path.join(scratch, "0", "results")
+        )
         if differs:
             return {"status": "differs" if was else "new", "in": differs[:20]}
         return {"status": "same"}
@@ -1151,8 +1174,10 @@ class Recorder(object):
                 apart = abs(value - result.get("recorded", {}).get("loss", {}).get(name, value))
                 if apart:
                     loss[name] = max(loss.get(name, 0.0), apart)
-        spread = dict((key, values) for key, values in (("arrays", moved), ("loss", loss)) if values)
-        return spread, sorted(digests.items())
+        rounded = [{key: float("%.3g" % x) for key, x in values.items()} for values in (moved, loss)]
+        order = {name: i for i, (name, _) in enumerate(arrays)}
+        digests = sorted(digests.items(), key=lambda entry: order[entry[0]])
+        return {"arrays": rounded[0], "loss": rounded[1]}, [(name, x.astype(np.float32)) for name, x in digests]
 
     def write(self, folder, document, recorded, arrays, spread, same, results):
         """The case in the layout of the format; files of the same content are the case's own."""
@@ -1162,7 +1187,7 @@ class Recorder(object):
         shutil.rmtree(target, ignore_errors=True)
         shutil.copytree(folder, target)
         if self.options.upstream != document["upstream"] or not same:
-            document = dict(document, upstream=self.options.upstream, recorded=recorded)
+            document["upstream"], document["recorded"] = self.options.upstream, recorded
             write_json(os.path.join(target, "case.json"), document)
         if same:
             return
@@ -1202,7 +1227,7 @@ def different_arrays(old, new):
 
 def assemble(document, status, result, said):
     """What ``recorded`` holds, from what the process wrote and said; and why not, if it died where it must not."""
-    log, parser, other, at = said
+    log, parser, other, _ = said
     kind, recorded = document["kind"], dict(result.get("recorded", {}))
     fatal = next((entry for entry in log if entry[1] == "F"), None)
     if status and fatal is None and not (kind == "error" and status < 0):
@@ -1220,7 +1245,9 @@ def assemble(document, status, result, said):
         return recorded, ""
     if kind == "error":
         recorded["exit"], recorded["signal"] = (None, -status) if status < 0 else (status, None)
-        recorded["errors"] = [[int(e[0]), e[2], without_addresses(e[3])] for e in log if e[1] in "WE" and e[0].isdigit()]
+        recorded["errors"] = [
+            [int(e[0]), e[2], without_addresses(e[3])] for e in log if e[1] in "WE" and e[0].isdigit()
+        ]
         recorded["parser"] = [[int(entry[0]), entry[1], entry[2]] for entry in parser if entry[0].isdigit()]
         if fatal:
             recorded["fatal"] = {"op": int(fatal[0]), "file": fatal[2], "message": message}
@@ -1246,14 +1273,18 @@ def main():
     parser = argparse.ArgumentParser(description="Record conformance cases from the Caffe that this Python imports.")
     parser.add_argument("cases", nargs="+", metavar="CASE", help="folder of a case, or of cases")
     parser.add_argument("--out", required=True, metavar="DIR", help="where to write them")
-    parser.add_argument("--upstream", default="local", metavar="NAME",
-                        help="what the cases call this Caffe, a key of provenance.json (default: %(default)s)")
+    parser.add_argument(
+        "--upstream",
+        default="local",
+        metavar="NAME",
+        help="what the cases call this Caffe, a key of provenance.json (default: %(default)s)",
+    )
     parser.add_argument("--source", default="unknown", help="for provenance.json: where this Caffe is from")
     parser.add_argument("--build", default="unknown", help="for provenance.json: how it was built")
     parser.add_argument("--inside", metavar="DIR", help="the folder that holds caffe_inside")
     parser.add_argument("--tools", metavar="DIR", help="the folder that holds Caffe's programs")
-    parser.add_argument("--spread", metavar="CORE,CORE", help="run nets and solvers again with these kernels of OpenBLAS "
-                        "(OPENBLAS_CORETYPE) and record how far they move: Nehalem,Sandybridge")  # fmt: skip
+    parser.add_argument("--spread", metavar="CORE,CORE", help="run nets and solvers again with these kernels of "
+                        "OpenBLAS (OPENBLAS_CORETYPE) and record how far they move: Nehalem,Sandybridge")  # fmt: skip
     parser.add_argument("--seconds", type=float, default=600, help="limit for one case (default: %(default)s)")
     parser.add_argument("--launcher", default=sys.executable, help="what starts this script (default: this Python)")
     options = parser.parse_args()

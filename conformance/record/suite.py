@@ -1,4 +1,4 @@
-"""Cases of kinds that pycaffe does not reach, played on an original Caffe and written down as their FORMAT pages say."""
+"""Kinds that pycaffe does not reach: cases played on an original Caffe, written down as their FORMAT pages say."""
 
 from __future__ import annotations
 

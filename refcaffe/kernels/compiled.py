@@ -2,18 +2,38 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
-from functools import update_wrapper
+from functools import cache, update_wrapper
 from typing import Any
 
 import numpy as np
+
+_log = logging.getLogger("refcaffe.kernels")
+
+
+@cache
+def _compiler() -> Callable[..., Any] | None:
+    try:
+        import numba
+    except ImportError as missing:
+        _log.warning("Kernels run as plain Python, some hundred times slower: %s", missing)
+        return None
+    compiler: Callable[..., Any] = numba.njit(cache=True, nogil=True, error_model="numpy")
+    return compiler
+
+
+def _compile(function: Callable[..., Any]) -> Callable[..., Any]:
+    compiler = _compiler()
+    return function if compiler is None else compiler(function)
 
 
 class Kernel:
     """A function that is compiled when it is first called, and cached on disk for the next process.
 
     Importing Numba takes longer than importing refcaffe, hence so late. No fused multiply-add and no reordering:
-    every operation is rounded as it is written. The compiled loop runs without the GIL.
+    every operation is rounded as it is written. The compiled loop runs without the GIL. Where Numba is missing the
+    function runs as it is, with the same result, slowly.
     """
 
     def __init__(self, function: Callable[..., Any]) -> None:
@@ -23,9 +43,7 @@ class Kernel:
 
     def __call__(self, *args: Any) -> Any:
         if self._compiled is None:
-            import numba
-
-            self._compiled = numba.njit(cache=True, nogil=True, error_model="numpy")(self._function)
+            self._compiled = _compile(self._function)
         return self._compiled(*args)
 
 

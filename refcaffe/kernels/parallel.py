@@ -26,41 +26,50 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 class _Job:
-    """The numbers 0 ... count - 1, for whoever works on them."""
+    """The numbers 0 ... count - 1, for whoever works on them. After an error, which ``failed`` is told, no more."""
 
-    def __init__(self, count: int, body: Callable[[int], Any]) -> None:
-        self._body = body
-        self._count = self._unfinished = count
+    def __init__(self, count: int, body: Callable[[int], Any], failed: Callable[[], Any] | None) -> None:
+        self._body, self._count, self._failed = body, count, failed
         self._next = 0
         self._error: BaseException | None = None
-        self._lock = threading.Lock()
-        self._done = threading.Lock()
-        self._done.acquire()
+        self._state = threading.Condition()
+        self._at_work = 0
+        self._over = False
 
     def work(self) -> None:
-        """Take numbers until none is left; after an error the rest is passed over."""
+        """Take numbers until none is left."""
+        with self._state:
+            if self._over:
+                return
+            self._at_work += 1
         _local.working = True
-        while (i := self._take()) is not None:
-            try:
-                if self._error is None:
-                    self._body(i)
-            except BaseException as error:  # handed to the caller
-                self._error = self._error or error
-            with self._lock:
-                self._unfinished -= 1
-                if not self._unfinished:
-                    self._done.release()
-        _local.working = False
+        try:
+            while (i := self._take()) is not None:
+                self._body(i)
+        except BaseException as error:  # handed to the caller
+            self._fail(error)
+        finally:
+            _local.working = False
+            with self._state:
+                self._at_work -= 1
+                self._state.notify_all()
 
     def _take(self) -> int | None:
-        with self._lock:
+        with self._state:
             i = self._next
             self._next += 1
-        return i if i < self._count else None
+        return i if i < self._count and self._error is None else None
+
+    def _fail(self, error: BaseException) -> None:
+        self._error = self._error or error
+        if self._failed is not None:
+            self._failed()
 
     def finish(self) -> None:
-        """Wait for the others; raises what a piece raised."""
-        self._done.acquire()
+        """Wait for the others; raises what a piece raised. Who comes later has nothing to do."""
+        with self._state:
+            self._over = True
+            self._state.wait_for(lambda: not self._at_work)
         if self._error is not None:
             raise self._error
 
@@ -114,6 +123,7 @@ class _Pool:
             for thread in self._threads:
                 thread.join()
             self._threads.clear()
+            self.size = 1  # who still holds this pool works alone
 
 
 def _default_size() -> int:
@@ -155,17 +165,20 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_forget_threads)
 
 
-def for_each(count: int, body: Callable[[int], Any], worthwhile: bool = True) -> None:
+def for_each(
+    count: int, body: Callable[[int], Any], worthwhile: bool = True, failed: Callable[[], Any] | None = None
+) -> None:
     """``body(i)`` for i = 0 ... count - 1, in any order, several at the same time. Raises what a body raises.
 
     If it is not ``worthwhile``, or inside of a body, it is a plain loop. Who finds the others busy works alone.
+    ``failed`` is called where a body raises, while others may still be at work.
     """
     helpers = min(_pool.size, count) - 1
     if helpers < 1 or not worthwhile or _local.working:
         for i in range(count):
             body(i)
         return
-    _pool.run(_Job(count, body), helpers)
+    _pool.run(_Job(count, body, failed), helpers)
 
 
 def for_ranges(size: int, grain: int, body: Callable[[int, int], Any]) -> None:
@@ -185,25 +198,25 @@ def copy(source: NDArray[Any], target: NDArray[Any]) -> None:
 def in_order(count: int, compute: Callable[[int], Any], commit: Callable[[Any], Any], worthwhile: bool = True) -> None:
     """``commit(compute(i))`` for i = 0 ... count - 1; computed as by ``for_each``, committed one after the other."""
     turn = threading.Condition()
-    now, failed = 0, False
+    now, over = 0, False
 
     def body(i: int) -> None:
-        nonlocal now, failed
-        try:
-            result = compute(i)
-            with turn:
-                turn.wait_for(lambda: now == i or failed)
-                if not failed:
-                    commit(result)
-                now += 1
-                turn.notify_all()
-        except BaseException:
-            with turn:
-                failed = True
-                turn.notify_all()
-            raise
+        nonlocal now
+        result = compute(i)
+        with turn:
+            turn.wait_for(lambda: now == i or over)
+            if not over:
+                commit(result)
+            now += 1
+            turn.notify_all()
 
-    for_each(count, body, worthwhile)
+    def failed() -> None:
+        nonlocal over
+        with turn:
+            over = True
+            turn.notify_all()
+
+    for_each(count, body, worthwhile, failed)
 
 
 def scratch(name: str, shape: tuple[int, ...], dtype: DTypeLike) -> NDArray[Any]:

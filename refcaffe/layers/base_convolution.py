@@ -116,11 +116,12 @@ class BaseConvolution(Layer):
         self.bottom_shape = (self.images, self.channels, prod(size))
         self.top_shape = (self.images, self.outputs, prod(output))
         image, grid = (size, output) if self.bottom_is_image else (output, size)
-        self.image_dims.reshape(1 + len(image))
-        self.image_dims.mutable_cpu_data()[...] = (self.image_channels, *image)
         if (image, grid) != self.shaped_for:
             self._shape_columns(image, grid)
             self.shaped_for = (image, grid)
+        self.columns.reshape(self.group * self.weight_shape[2], *grid)
+        self.image_dims.reshape(1 + len(image))
+        self.image_dims.mutable_cpu_data()[...] = (self.image_channels, *image)
         if self.param.convolution_param.bias_term:
             self.ones.reshape(self.top_shape[2])
             self.ones.mutable_cpu_data().fill(1)
@@ -128,7 +129,6 @@ class BaseConvolution(Layer):
     def _shape_columns(self, image: tuple[int, ...], grid: tuple[int, ...]) -> None:
         group, window = self.group, self.window
         depth = self.image_channels // group * prod(window.kernel)
-        self.columns.reshape(group * depth, *grid)
         # Shapes of one image's arrays, group by group.
         self.weight_shape = (group, self.grid_channels // group, depth)
         self.grid_shape = (group, self.grid_channels // group, prod(grid))

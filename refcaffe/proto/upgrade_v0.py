@@ -5,6 +5,8 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any
 
+from google.protobuf.descriptor import FieldDescriptor
+
 from refcaffe.checks import Checker
 from refcaffe.proto import caffe_pb2
 from refcaffe.proto.strings import as_text, put, put_all
@@ -77,7 +79,8 @@ def _put(message: Any, name: str, value: Any) -> None:
     elif isinstance(value, str | bytes):
         put(message, name, value)
     else:
-        setattr(message, name, value)
+        unsigned = message.DESCRIPTOR.fields_by_name[name].type == FieldDescriptor.TYPE_UINT32
+        setattr(message, name, value % 2**32 if unsigned else value)  # as C++ turns a negative number into one
 
 
 def _upgrade_layer(old: V1LayerParameter, new: V1LayerParameter) -> bool:

@@ -146,8 +146,8 @@ class TestImageData:
 
     def test_a_net_names_file_and_layer(self, tmp_path, images):
         (tmp_path / "0.png").unlink()
+        text = f'layer {{ name: "images" top: "a" top: "b" {source(tmp_path)} }}'
         with pytest.raises(CheckError, match=r"Could not load 0\.png") as caught:
-            text = f'layer {{ name: "images" top: "a" top: "b" {source(tmp_path)} }}'
             Net(io.parse_text(text, caffe_pb2.NetParameter, "n"))
         assert "layer 'images' (ImageData) of net '', set-up" in str(caught.value)
 

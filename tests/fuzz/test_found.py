@@ -17,7 +17,8 @@ from refcaffe.data.decode import read_image
 from refcaffe.device import room
 from refcaffe.net import Net
 from refcaffe.proto import caffe_pb2
-from refcaffe.proto.io import write_binary
+from refcaffe.proto.io import parse_text, write_binary
+from refcaffe.proto.upgrade import upgrade_net
 from tests.net.nets import inner_product, input_layer, make_net
 
 ODD = b"\\377\\264"  # how prototxt writes the bytes of a name that is not UTF-8
@@ -165,6 +166,12 @@ def test_doubles_that_are_no_floats() -> None:
     np.testing.assert_array_equal(blob.data, np.array([np.inf, -np.inf, np.nan], np.float32))
 
 
+def test_negative_numbers_become_large_ones_in_an_upgrade() -> None:
+    net = parse_text('layers { layer { type: "images" new_height: -2 } }', caffe_pb2.NetParameter, "text")
+    upgrade_net(net, "text")
+    assert net.layer[0].image_data_param.new_height == 2**32 - 2
+
+
 # --- names
 
 
@@ -264,6 +271,27 @@ def test_definitions_that_are_refused_are_named() -> None:
 
 
 # --- solver states
+
+
+def _restored_hdf5(**changes: Any) -> Any:
+    solver = _solver('momentum: 0.5 snapshot_prefix: "s" snapshot_format: HDF5')
+    solver.snapshot()
+    with h5py.File("s_iter_0.solverstate.h5", "r+") as file:
+        for name, (shape, kind) in changes.items():
+            del file[name]
+            file.create_dataset(name, shape, kind, maxshape=(None,) * len(shape) or None)
+    solver.restore("s_iter_0.solverstate.h5")
+    return solver
+
+
+@pytest.mark.parametrize("kind", [h5py.string_dtype(), "S1000000"], ids=["of any length", "longer than the file"])
+def test_a_name_in_a_dataset_of_absurd_size(kind: Any) -> None:
+    with pytest.raises(CheckError):  # the first name is empty
+        _restored_hdf5(learned_net=((2**31,), kind))
+
+
+def test_an_iteration_in_a_dataset_of_absurd_size() -> None:
+    assert _restored_hdf5(iter=((2**40,), "i8")).iter == 0
 
 
 def _restored(change: Any) -> Any:

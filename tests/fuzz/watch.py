@@ -20,6 +20,7 @@ ROOM = 64 << 20  # bytes that every input may take, besides four times its size
 CPU_SECONDS = 5
 WALL_SECONDS = 60  # for those that wait for something; more, since others use the machine, too
 _MMAP_THRESHOLD = -3
+_SLACK = 4 << 20  # bytes: the system does not notice when memory that was freed is taken again
 _PATIENCE = 2.0  # seconds
 _PAGE = resource.getpagesize()
 
@@ -108,7 +109,7 @@ def watched(size: int) -> Iterator[Cost]:
     limit = resource.getrlimit(resource.RLIMIT_DATA)
     faulthandler.dump_traceback_later(WALL_SECONDS, exit=True)
     signal.setitimer(signal.ITIMER_PROF, CPU_SECONDS)
-    resource.setrlimit(resource.RLIMIT_DATA, (_writable() + allowed, limit[1]))
+    resource.setrlimit(resource.RLIMIT_DATA, (_writable() + allowed - _SLACK, limit[1]))
     try:
         yield cost
     finally:

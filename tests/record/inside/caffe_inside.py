@@ -61,7 +61,11 @@ def rate(solver: Any) -> float:
 
 def _children(log: logging.Logger) -> list[tuple[str, logging.Logger]]:
     known = logging.root.manager.loggerDict
-    return [(name, logger) for name, logger in known.items() if name.startswith(log.name) and isinstance(logger, logging.Logger)]
+    return [
+        (name, logger)
+        for name, logger in known.items()
+        if name.startswith(log.name) and isinstance(logger, logging.Logger)
+    ]
 
 
 def solver_param(solver: Any) -> str:
