@@ -21,6 +21,9 @@ BLAS_FACTOR = 2
 SUM_ULPS = 8
 """What a sum of some hundred products in random order is off, in units in the last place of the largest sum."""
 
+OTHER_LIBRARY_ULPS = 64
+"""The same for what came through several layers, each with functions and sums of another library."""
+
 LIBM_ULPS = {
     "exp": 4,
     "log": 4,
@@ -70,10 +73,10 @@ def blas_bound(n: int, terms: Any, dtype: Any = np.float32) -> np.ndarray:
     return np.asarray(BLAS_FACTOR * n * UNIT[np.dtype(dtype)] * np.asarray(terms, np.float64))
 
 
-def sum_bound(values: np.ndarray) -> float:
+def sum_bound(values: np.ndarray, ulps: int = SUM_ULPS) -> float:
     """Bound for sums of some hundred terms of which nothing is known: some units in the last place of the largest."""
     largest = np.max(np.abs(values.astype(np.float64)), initial=0.0, where=np.isfinite(values))
-    return SUM_ULPS * float(np.spacing(np.float32(largest)))
+    return ulps * float(np.spacing(np.float32(largest)))
 
 
 def libm_bound(function: str, values: np.ndarray) -> np.ndarray:

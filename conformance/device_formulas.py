@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from conformance.cases import Case
+from conformance.compare import OTHER_LIBRARY_ULPS, SUM_ULPS
 
 KINDS = ("layer", "net", "solver", "snapshot", "error", "filler")
 
@@ -95,9 +96,10 @@ ON_CUDA = Rule(("everything",), Effect.ROUNDING, "has CUDA's functions, and sums
 class Leniency:
     """The rules that hold for a case, which runs on a device unless ``device`` is ``cpu``."""
 
-    def __init__(self, rules: tuple[Rule, ...] = (), device: str = "cpu") -> None:
+    def __init__(self, rules: tuple[Rule, ...] = (), device: str = "cpu", ulps: int = SUM_ULPS) -> None:
         self.rules = rules
         self.device = device
+        self.ulps = ulps  # what CUDA's roundings may add up to, in units in the last place of an array's largest number
 
     @property
     def reasons(self) -> str:
@@ -123,8 +125,9 @@ def leniency(case: Case, device: str) -> Leniency:
     if device == "cpu" or case.problem:
         return Leniency()
     always = (ON_CUDA,) if device == "cuda" else ()
+    ulps = SUM_ULPS if "layer" in (case.kind, case.group) else OTHER_LIBRARY_ULPS
     if case.kind not in KINDS:
-        return Leniency(always, device)
+        return Leniency(always, device, ulps)
     given = case.fresh().given_arrays  # not to be kept by the case
     texts = [path.read_text(encoding="utf-8", errors="replace") for path in case.folder.rglob("*.prototxt")]
     ops = case.given.get("ops", [case.given])
@@ -135,7 +138,7 @@ def leniency(case: Case, device: str) -> Leniency:
     there = {_plain(word) for word in re.findall(r"(?:\btype|solver_type):\s*\"?(\w+)", text)}
     held = (rule for rule in RULES if any(_plain(name) in there for name in rule.types))
     held = (rule for rule in held if re.search(rule.pattern, text))
-    return Leniency((*always, *(rule for rule in held if rule.given is None or rule.given(given))), device)
+    return Leniency((*always, *(rule for rule in held if rule.given is None or rule.given(given))), device, ulps)
 
 
 def _plain(name: str) -> str:

@@ -78,6 +78,8 @@ class Findings:
             return
         if not callable(bound) and not np.any(bound) and self.lenient.allows(Effect.ROUNDING, where):
             exactness, bound = "blas", sum_bound(recorded)
+        if self.lenient.device == "cuda":
+            exactness, bound = "blas" if exactness == "bitwise" else exactness, self._on_cuda(bound, recorded)
         near = compare_arrays(where, recorded, got, exactness, 0.0, signed_zeros)
         if near.difference is not None and (callable(bound) or np.any(np.asarray(bound) > 0)):
             limit = bound() if callable(bound) else bound
@@ -85,6 +87,10 @@ class Findings:
         self._add(near.difference)
         if exactness not in self.worst or near.ratio > self.worst[exactness].ratio:
             self.worst[exactness] = near
+
+    def _on_cuda(self, bound: Any, recorded: np.ndarray) -> Callable[[], np.ndarray | float]:
+        least = sum_bound(recorded, self.lenient.ulps)
+        return lambda: np.maximum(bound() if callable(bound) else bound, least)
 
     def arrays(self, recorded: dict[str, np.ndarray], got: dict[str, np.ndarray]) -> None:
         """Compare two sets of arrays bit for bit, by their names."""

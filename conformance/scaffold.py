@@ -256,6 +256,9 @@ def _record(folder: Path, document: dict[str, Any], layer_type: str, engine: Eng
     case = read_case(folder)
     got = engine.recording(case, kind_layer.play)
     recorded = document["recorded"] = {key: value for key, value in got.values.items() if key != "params" or value}
+    if "untouched" in recorded:  # a Parameter bottom that got no gradient has zeros, which are recorded
+        inputs = [entry["name"] for entry in document["given"]["bottoms"] if entry["source"] == "Input"]
+        recorded["untouched"] = [name for name in recorded["untouched"] if name in inputs]
     unread = {f"diff.{name}" for name in recorded.get("untouched", ())}
     arrays = [(key, array) for key, array in got.arrays.items() if key.partition(".")[2] not in unread]
     if arrays:

@@ -14,6 +14,7 @@ import numpy as np
 
 from refcaffe.blob import MAX_AXES, Blob
 from refcaffe.checks import Checker, CheckError
+from refcaffe.device.room import require
 from refcaffe.proto.io import replacing
 from refcaffe.proto.strings import as_text
 
@@ -172,9 +173,20 @@ def load_blob(group: Any, name: str, blob: Blob, *, min_axes: int = 0, reshape: 
     _check.eq(values.size, blob.count, "data_->size() == count_")
     try:
         if values.size:
+            require(_chunk_size(dataset))
             dataset.read(h5s.ALL, h5s.ALL, values)
     except FAILURES as error:
         _failed(f"Failed to read {_real(values)} dataset {name}", error)
+
+
+def _chunk_size(dataset: Any) -> int:
+    """How many bytes the library takes to read a dataset, besides what it is read into: a chunk, however large."""
+    from h5py import h5d
+
+    layout = dataset.get_create_plist()
+    if layout.get_layout() != h5d.CHUNKED:
+        return 0
+    return 2 * prod(layout.get_chunk()) * int(dataset.get_type().get_size())  # packed and unpacked
 
 
 def save_blob(group: Any, name: str, values: np.ndarray) -> None:

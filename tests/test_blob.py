@@ -1,4 +1,4 @@
-"""Blob: laws of shapes, sharing and protos, and what pycaffe's Blob offers; the recorded scripts are conformance cases."""
+"""Blob: laws of shapes, sharing and protos, and pycaffe's attributes; the recorded scripts are conformance cases."""
 
 import numpy as np
 import pytest

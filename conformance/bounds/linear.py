@@ -118,11 +118,13 @@ class Scale(Formula):
 
     def forward(self, bottoms: Arrays, params: Arrays) -> Arrays:
         self.u = bottoms[0]
-        scale = bottoms[1] if len(bottoms) > 1 else params[0]
-        return [self._times(self.u, scale)]
+        self.scale = bottoms[1] if len(bottoms) > 1 else params[0]
+        return [self._times(self.u, self.scale)]
 
     def backward(self, tops: Arrays, top_diffs: Arrays, bottoms: Arrays, wanted: list[bool]) -> MaybeArrays:
-        d, scale = top_diffs[0], bottoms[1]
+        d, scale = top_diffs[0], self.scale
+        if len(bottoms) == 1:
+            return [self._times(d, scale)]
         product = d * self.u
         in_memory = wanted[1] and scale.size != d.size and not self.in_place
         first = self._times(d, scale) if wanted[0] else product if in_memory else None

@@ -89,6 +89,7 @@ class OriginalEngine(Engine):
 
     def __init__(self, programs: Path | None = None, tools: Path | None = None, version: str = "1.0.0") -> None:
         self._programs, self._tools, self._version = programs, tools, version
+        self._numbers: Process | None = None  # which asks nothing of a stream, and so is kept
 
     def start(self, program: str) -> Process:
         """Start a recording program. Raises Unsupported if their folder was not given."""
@@ -100,13 +101,15 @@ class OriginalEngine(Engine):
         return OriginalStream(self.start("rng"), seed)
 
     def nextafter(self, x: Any) -> Any:
-        process = self.start("rng")
-        try:
-            process.ask("seed", 0)
-            answer = process.ask("nextafter", _TYPES[x.dtype.name], x.tobytes().hex())
-        finally:
-            process.close()
+        if self._numbers is None:
+            self._numbers = self.start("rng")
+            self._numbers.ask("seed", 0)
+        answer = self._numbers.ask("nextafter", _TYPES[x.dtype.name], x.tobytes().hex())
         return np.frombuffer(bytes.fromhex(answer.split()[2]), x.dtype)[0]
+
+    def __del__(self) -> None:
+        if self._numbers is not None:
+            self._numbers.close()
 
     def message(self, name: str, text: str) -> Any:
         from google.protobuf import text_format

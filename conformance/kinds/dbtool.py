@@ -101,20 +101,20 @@ def judge(case: Case, got: Recording, findings: Findings) -> None:
     findings.value("exit", recorded["exit"], values["exit"])
     if recorded["exit"] != "abort" or "fatal" in recorded:
         findings.value("fatal", *((side.get("fatal") or "").rstrip() for side in (recorded, values)))
-    findings.value("exceptions of Python", [], values["python"])
-    said = recorded.get("said", []), values["said"]
+    findings.value("exceptions of Python", [], values.get("python", []))
+    said = [recorded.get("said", []), values.get("said", [])]
     if case.exactness() == "codec":  # the arrays are compared
-        said = tuple([_MEAN.sub(r"\1", text) for text in side] for side in said)
+        said = [[_MEAN.sub(r"\1", text) for text in side] for side in said]
     findings.value("said", *said)
-    log = [[level, text.split("\n")[0]] for level, text in values["log"]]
+    log = [[level, text.split("\n")[0]] for level, text in values.get("log", [])]
     findings.value("log", [[level, text.split("\n")[0]] for level, text in recorded.get("log", [])], log)
-    findings.value("blobs", recorded.get("blobs", {}), values["blobs"])
+    findings.value("blobs", recorded.get("blobs", {}), values.get("blobs", {}))
     _judge_databases(case, got, findings)
     _judge_arrays(case, got, findings)
 
 
 def _judge_databases(case: Case, got: Recording, findings: Findings) -> None:
-    databases = {**got.values["dbs"]}
+    databases = {**got.values.get("dbs", {})}
     for name, recorded in case.recorded.values.get("dbs", {}).items():
         if not recorded and case.recorded.values["exit"] == "abort":
             databases.setdefault(name, [])

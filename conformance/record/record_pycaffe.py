@@ -1141,8 +1141,8 @@ class Recorder(object):
         if self.options.tools:
             environ["CAFFE_TOOLS"] = os.path.abspath(self.options.tools)
         command = self.options.launcher + [os.path.abspath(__file__), "--play", os.path.abspath(folder), results]
-        with open(os.path.join(scratch, "said"), "wb+") as said:
-            process = subprocess.Popen(command, cwd=work, env=environ, stdout=open(os.devnull, "wb"), stderr=said)
+        with open(os.path.join(scratch, "said"), "wb+") as said, open(os.devnull, "wb") as nothing:
+            process = subprocess.Popen(command, cwd=work, env=environ, stdout=nothing, stderr=said)
             limit = threading.Timer(self.options.seconds, process.kill)
             limit.start()
             status = process.wait()

@@ -27,10 +27,9 @@ _SAY_EVERY = 10000
 
 _TOOL = Tool(
     "tools/compute_image_mean.cpp",
-    "Compute the mean_image of a set of images given by a leveldb/lmdb\n"
-    "Usage:\n"
-    "    compute_image_mean [FLAGS] INPUT_DB [OUTPUT_FILE]\n",
-    (Flag("backend", "lmdb", "The backend {leveldb, lmdb} containing the images"),),
+    "compute the mean image of a database, and write it to a file.\n"
+    "usage: compute_image_mean [FLAGS] INPUT_DB [OUTPUT_FILE]",
+    (Flag("backend", "lmdb", "The kind of database: lmdb or leveldb."),),
     fewest=1,
     most=2,
 )

@@ -27,21 +27,18 @@ _COMMIT_EVERY = 1000
 
 _TOOL = Tool(
     "tools/convert_imageset.cpp",
-    "Convert a set of images to the leveldb/lmdb\n"
-    "format used as input for Caffe.\n"
-    "Usage:\n"
-    "    convert_imageset [FLAGS] ROOTFOLDER/ LISTFILE DB_NAME\n"
-    "The ImageNet dataset for the training demo is at\n"
-    "    http://www.image-net.org/download-images\n",
+    "make a database of the images in a list.\n"
+    "usage: convert_imageset [FLAGS] ROOTFOLDER/ LISTFILE DB_NAME\n"
+    "A line of LISTFILE is the name of a file, to which ROOTFOLDER/ is prefixed, a blank, and its label.",
     (
-        Flag("backend", "lmdb", "The backend {lmdb, leveldb} for storing the result"),
-        Flag("check_size", False, "When this option is on, check that all the datum have the same size"),
-        Flag("encode_type", "", "Optional: What type should we encode the image as ('png','jpg',...)."),
-        Flag("encoded", False, "When this option is on, the encoded image will be save in datum"),
-        Flag("gray", False, "When this option is on, treat images as grayscale ones"),
-        Flag("resize_height", 0, "Height images are resized to"),
-        Flag("resize_width", 0, "Width images are resized to"),
-        Flag("shuffle", False, "Randomly shuffle the order of images and their labels"),
+        Flag("backend", "lmdb", "The kind of database: lmdb or leveldb."),
+        Flag("check_size", False, "Refuse images that are not of the first one's size."),
+        Flag("encode_type", "", "Store image files of this type, as png or jpg; implies encoded."),
+        Flag("encoded", False, "Store image files, not their pixels."),
+        Flag("gray", False, "Make one channel of all images."),
+        Flag("resize_height", 0, "With resize_width: resize all images to this height."),
+        Flag("resize_width", 0, "With resize_height: resize all images to this width."),
+        Flag("shuffle", False, "Shuffle the lines of the list."),
     ),
     fewest=3,
     most=None,

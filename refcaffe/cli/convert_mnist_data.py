@@ -19,14 +19,9 @@ _log = logging.getLogger("refcaffe.convert_mnist_data.cpp")
 
 _TOOL = Tool(
     "examples/mnist/convert_mnist_data.cpp",
-    "This script converts the MNIST dataset to\n"
-    "the lmdb/leveldb format used by Caffe to load data.\n"
-    "Usage:\n"
-    "    convert_mnist_data [FLAGS] input_image_file input_label_file output_db_file\n"
-    "The MNIST dataset could be downloaded at\n"
-    "    http://yann.lecun.com/exdb/mnist/\n"
-    "You should gunzip them after downloading,or directly use data/mnist/get_mnist.sh\n",
-    (Flag("backend", "lmdb", "The backend for storing the result"),),
+    "make a database of MNIST's images and labels, in their uncompressed files.\n"
+    "usage: convert_mnist_data [FLAGS] IMAGES LABELS DB_NAME",
+    (Flag("backend", "lmdb", "The kind of database: lmdb or leveldb."),),
     fewest=3,
     most=3,
     wrong=0,

@@ -27,10 +27,8 @@ _COMMIT_EVERY = 1000
 _USAGE = """\
 This program takes in a trained network and an input data layer, and then extract features of the input data \
 produced by the net.
-Usage: extract_features  pretrained_net_param  feature_extraction_proto_file  extract_feature_blob_name1[,name2,...]\
-  save_feature_dataset_name1[,name2,...]  num_mini_batches  db_type  [CPU/GPU] [DEVICE_ID=0]
-Note: you can extract multiple features in one pass by specifying multiple feature blob names and dataset names \
-separated by ','. The names cannot contain white space characters and the number of blobs and datasets must be equal."""
+usage: extract_features WEIGHTS NET BLOB[,BLOB...] DB_NAME[,DB_NAME...] BATCHES DB_TYPE [CPU|GPU] [DEVICE_ID]
+There is one database for each blob, of type lmdb or leveldb."""
 
 
 def run(words: Sequence[str]) -> int:

@@ -33,20 +33,22 @@ def add_product(side: Side, a: Any, b: Any, out: Any) -> None:
     It is done block by block, so that no second array of the size of ``out`` is needed.
     """
     stack, rows, columns = out.shape
-    together = _BLOCK // max(1, rows * columns)
-    if together:
-        whole = slice(None)
-        blocks = [(slice(start, start + together), whole) for start in range(0, stack, together)]
-    else:
-        step = max(1, _BLOCK // columns)
-        starts = [(i, start) for i in range(stack) for start in range(0, rows, step)]
-        blocks = [(slice(i, i + 1), slice(start, start + step)) for i, start in starts]
 
-    def add(i: int) -> None:
-        stacks, some = blocks[i]
+    def add(stacks: slice, some: slice) -> None:
         target = out[stacks, some]
         part = side.xp.empty(target.shape, out.dtype) if side.gpu else scratch("block", target.shape, out.dtype)
         side.xp.matmul(a[stacks, some], b[stacks], out=part)
         target += part
 
-    for_each(len(blocks), add, worthwhile=not side.gpu and out.size * a.shape[2] > ENOUGH)
+    whole = slice(None)
+    if out.size <= _BLOCK:
+        add(whole, whole)
+        return
+    together = _BLOCK // max(1, rows * columns)
+    if together:
+        blocks = [(slice(start, start + together), whole) for start in range(0, stack, together)]
+    else:
+        step = max(1, _BLOCK // columns)
+        starts = [(i, start) for i in range(stack) for start in range(0, rows, step)]
+        blocks = [(slice(i, i + 1), slice(start, start + step)) for i, start in starts]
+    for_each(len(blocks), lambda i: add(*blocks[i]), worthwhile=not side.gpu and out.size * a.shape[2] > ENOUGH)

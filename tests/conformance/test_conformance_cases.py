@@ -112,3 +112,10 @@ def test_provenance_is_found_above_the_cases(tmp_path: Path) -> None:
     (tmp_path / "provenance.json").write_text('{"recorded": "today"}')
     (tmp_path / "rng").mkdir()
     assert provenance(tmp_path / "rng") == {"recorded": "today"}
+
+
+def test_folders_are_absolute(rng_case: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Cases run in folders of their own, where a relative name would mean another file."""
+    monkeypatch.chdir(rng_case.parent)
+    (case,) = find_cases(Path(rng_case.name))
+    assert case.folder.is_absolute() and case.id == "rng/raw/three"

@@ -73,11 +73,9 @@ class TestReadingLevelDbsOwn:
             cursor.next()
         assert [bytes(kept) for kept in values] == [kept for _, kept in in_the_archive()]
         cursor.close()
-        cursor.close()
 
-    @pytest.mark.parametrize("case", ["leveldb-files"])
-    def test_recorded_files(self, case, tmp_path):
-        fixture = HERE.parents[1] / "fixtures" / "data" / "db" / case
+    def test_recorded_files(self, tmp_path):
+        fixture = HERE.parents[1] / "fixtures" / "data" / "db" / "leveldb-files"
         if not fixture.is_dir():
             pytest.skip("the recorded cases are not here")
         arrays = np.load(fixture / "given.npz")
@@ -263,13 +261,9 @@ class TestDamage:
 
 
 class TestSnappy:
-    @staticmethod
-    def stream(*elements):
-        return b"".join(elements)
-
     def test_literals_and_copies_of_every_kind(self):
         text = bytes(range(70))
-        block = self.stream(
+        elements = (
             b"\xc8\x01",  # 200 bytes
             bytes([60 << 2, 69]), text,  # a literal whose length has a byte of its own
             bytes([(11 - 4) << 2 | 0 << 5 | 1, 70]),  # 11 bytes from 70 back
@@ -278,7 +272,7 @@ class TestSnappy:
         )  # fmt: skip
         plain = text + text[:11] + text[10:11] * 64
         plain += plain[len(plain) - 100 :][:55]
-        assert bytes(uncompress(block)) == plain
+        assert bytes(uncompress(b"".join(elements))) == plain
 
     @pytest.mark.parametrize(
         "block",

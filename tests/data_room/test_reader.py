@@ -75,7 +75,6 @@ class TestDealingOut:
     def test_queues_are_of_records(self, db):
         one = DataReader(param(db, batch_size=3, prefetch=2))
         assert at_rest(one.full, 6)
-        assert one.free.size() == 0
         held = [one.full.pop() for _ in range(4)]
         assert [datum.label for datum in held] == [0, 1, 2, 3]
         assert str(held[3]) == f"record 3 of '{db}', key '00000003'"
@@ -291,12 +290,6 @@ class TestTheEnd:
         assert reader.bodies() == 1
         layer.close()
         assert reader.bodies() == 0
-
-    def test_made_again_it_begins_at_the_first_record(self, db):
-        for _ in range(3):
-            one = DataReader(param(db))
-            assert taken(one, 2) == [0, 1]
-            one.close()
 
     def test_a_record_outlives_its_reader(self, db):
         one = DataReader(param(db))

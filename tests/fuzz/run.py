@@ -24,7 +24,10 @@ _ROOT = Path(__file__).parents[2]
 
 @dataclass
 class Report:
-    """What came of the inputs: ``found`` holds one of each kind, with how often it was seen."""
+    """What came of the inputs: ``found`` holds one of each kind, with how often it was seen.
+
+    ``grown``: the bytes that memory grew by at most, without four times the input's size.
+    """
 
     outcomes: Counter[tuple[str, str]] = field(default_factory=Counter)  # by kind of input and outcome
     messages: Counter[str] = field(default_factory=Counter)
@@ -37,7 +40,7 @@ class Report:
     def add(self, result: dict[str, Any]) -> None:
         with self._lock:
             self.outcomes[result["kind"], result["outcome"]] += 1
-            self.grown = max(self.grown, result.get("grown", 0))
+            self.grown = max(self.grown, result.get("grown", 0) - 4 * result.get("size", 0))
             self.seconds += result.get("seconds", 0)
             self.most_seconds = max(self.most_seconds, result.get("seconds", 0))
             if result["outcome"] == "refused":
@@ -101,7 +104,7 @@ def show(report: Report, seed: int) -> None:
     for (kind, outcome), times in sorted(report.outcomes.items()):
         print(f"{kind:12} {outcome:10} {times:7}")
     print(f"{report.played} inputs, {len(report.messages)} different messages")
-    print(f"memory grew by {report.grown / 2**20:.1f} MiB at most; {report.seconds:.0f} s of processor time, "
+    print(f"memory grew by {report.grown / 2**20:.1f} MiB + 4 x the input at most; {report.seconds:.0f} s of processor time, "
           f"{report.most_seconds:.2f} s at most for one input")  # fmt: skip
     for (what, where), found in report.found.items():
         print(f"\n--- {what} at {where}: {found['times']} times; {found.get('file', '')}\n{found['text']}")

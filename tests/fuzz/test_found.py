@@ -133,6 +133,18 @@ def test_rows_are_numbered_only_to_be_shuffled() -> None:
     assert "host allocation of size 40000000" in _refused(_layer("HDF5Data", text % "true", "")).message
 
 
+@pytest.mark.usefixtures("_little_memory")
+def test_a_chunk_larger_than_its_file_is_not_read() -> None:
+    net = make_net(input_layer() + inner_product("ip", "x"))
+    net.save_hdf5("a.h5")
+    with h5py.File("a.h5", "r+") as file:
+        values = file["data/ip/0"][()]
+        del file["data/ip/0"]
+        file.create_dataset("data/ip/0", values.shape, "f4", maxshape=(None, None), chunks=(2**28, 1))
+    with pytest.raises(CheckError, match="2147483648 bytes of memory were asked for"):
+        net.load_hdf5("a.h5")
+
+
 # --- numbers
 
 

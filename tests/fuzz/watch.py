@@ -34,12 +34,13 @@ class Cost:
     left: str = ""
 
 
-def arm() -> None:
-    """Have the process killed, and its stacks shown, if the time that ``watched`` gives is over.
-
-    From now on arrays are mapped one by one, so that the system's count of writable memory means what is in use.
-    """
+def map_arrays() -> None:
+    """From now on map arrays one by one, so that the system's count of writable memory means what is in use."""
     ctypes.CDLL(None).mallopt(_MMAP_THRESHOLD, 1 << 16)
+
+
+def arm() -> None:
+    """Have the process killed, and its stacks shown, if the time that ``watched`` gives is over."""
     faulthandler.enable()
     faulthandler.register(signal.SIGPROF, all_threads=True, chain=True)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 import os
 import re
 import sys
@@ -18,6 +19,7 @@ import h5py
 import lmdb
 
 from refcaffe.checks import CheckError
+from refcaffe.device import room
 from refcaffe.kernels.leveldb import masked_crc
 from tests.fuzz import watch
 from tests.fuzz.targets import Input, Maker, Player
@@ -36,7 +38,9 @@ class _Silence(logging.Handler):
 
 
 def _where(error: BaseException) -> str:
-    """The innermost place of the package that an error passed."""
+    """The innermost place of the package that an error, or what caused it, passed."""
+    while error.__cause__ is not None:
+        error = error.__cause__
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if _SOURCE in frame.filename]
     frames = [frame for frame in frames if not frame.filename.endswith("checks.py")]
     if not frames:
@@ -63,11 +67,12 @@ def judge(error: Exception) -> dict[str, Any]:
 
 
 def _unforeseen(error: BaseException) -> bool:
-    """Whether memory ran out where nobody had looked how much there is."""
+    """Whether much memory was taken where nobody had looked how much there is."""
     cause: BaseException | None = error
     while cause is not None:
-        if type(cause).__name__ in ("MemoryError", "_ArrayMemoryError"):
-            return True
+        if isinstance(cause, MemoryError) and not isinstance(cause, room.NoRoom):
+            nbytes = getattr(cause, "_total_size", math.inf)  # NumPy's know
+            return nbytes > room.UNASKED
         cause = cause.__cause__ or cause.__context__
     return False
 
@@ -107,6 +112,7 @@ class Worker:
 def main() -> None:
     """``seed target first last``: plays the inputs with these numbers, except the last."""
     seed, target, first, last = sys.argv[1:]
+    watch.map_arrays()
     masked_crc(b"loads the compiler")
     here = os.getcwd()
     with tempfile.TemporaryDirectory() as scratch:

@@ -1,4 +1,4 @@
-"""``conformance record``, ``new`` and ``check``, and what ``--recordings`` compares; stand-ins take the original's place."""
+"""``conformance record`` and ``new``, and what ``--recordings`` compares; stand-ins take the original's place."""
 
 from __future__ import annotations
 
@@ -65,7 +65,11 @@ for line in sys.stdin:
         os.abort()
     print(stream.draws - before, stream.peek(), values.tobytes().hex() or "-", flush=True)
 """
-TOOL = "import runpy\nsys.argv[0] = 'refcaffe'\nsys.argv.insert(1, 'upgrade_net_proto_text')\nrunpy.run_module('refcaffe', run_name='__main__')\n"
+TOOL = """
+import runpy
+sys.argv[:1] = ["refcaffe", "upgrade_net_proto_text"]
+runpy.run_module("refcaffe", run_name="__main__")
+"""
 
 
 def program(path: Path, code: str) -> Path:
@@ -86,13 +90,11 @@ def tools(tmp_path: Path) -> Path:
     return program(tmp_path / "tools" / "upgrade_net_proto_text", TOOL).parent
 
 
-@pytest.mark.parametrize("name", ["shuffle/rejects", "null-pointer", "sub-rng", "nextafter", "bernoulli"])
+@pytest.mark.parametrize("name", ["shuffle/", "errors/", "sub-rng/", "nextafter/", "bernoulli/"])
 def test_random_streams_through_a_program(programs: Path, name: str) -> None:
     found = [case for case in find_cases(FIXTURES / "rng") if case.name.startswith(name)]
-    assert found, sorted({case.group for case in find_cases(FIXTURES / "rng")})
-    for case in found[:2]:
-        written = suite.record(case, OriginalEngine(programs))
-        assert suite.differences(case, written) == []
+    written = suite.record(found[0], OriginalEngine(programs))
+    assert suite.differences(found[0], written) == []
 
 
 def test_a_program_that_ends_is_a_fatal_error(programs: Path) -> None:
@@ -136,7 +138,11 @@ def test_the_command_leads_all_ways(
     cases, out = tmp_path / "cases", tmp_path / "out"
     upgrades = find_cases(FIXTURES / "upgrade")
     text = next(case for case in upgrades if case.given["tool"] == "upgrade_net_proto_text")
-    for name in ("layer/relu/default", "rng/shuffle/" + find_cases(FIXTURES / "rng/shuffle")[0].name.split("/")[1], text.id):
+    for name in (
+        "layer/relu/default",
+        "rng/shuffle/" + find_cases(FIXTURES / "rng/shuffle")[0].name.split("/")[1],
+        text.id,
+    ):
         shutil.copytree(FIXTURES / name, cases / name)
     shutil.copytree(FIXTURES / "dbtool", cases / "dbtool", ignore=shutil.ignore_patterns("[b-z]*"))
     words = ["record", "--cases", str(cases), "--out", str(out), "--programs", str(programs), "--tools", str(tools)]
@@ -162,7 +168,9 @@ def test_recordings_are_compared_like_an_engine(tmp_path: Path, capsys: pytest.C
     arrays = {name: array + np.float32(1) for name, array in victim.recorded.arrays.items()}
     np.savez(victim.folder / "recorded.npz", **arrays)
     capsys.readouterr()
-    assert cli.main(["run", "--recordings", str(tmp_path), "--fixtures", str(FIXTURES), "--case", "layer/softmax/*"]) == 1
+    assert (
+        cli.main(["run", "--recordings", str(tmp_path), "--fixtures", str(FIXTURES), "--case", "layer/softmax/*"]) == 1
+    )
     out = capsys.readouterr().out
     assert f"layer/{victim.name}: failed" in out and ", 1 failed" in out
     assert cli.main(["run", "--recordings", str(tmp_path / "none"), "--fixtures", str(FIXTURES)]) == 2
@@ -184,13 +192,21 @@ def new(tmp_path: Path, text: str, *words: str) -> int:
         ('type: "ReLU" bottom: "a" top: "a"', ["--bottom", "a:2,3"], {"data": "bitwise", "diff": "bitwise"}),
         ('type: "Sigmoid" bottom: "a" top: "b"', ["--bottom", "a:4"], {"data": "libm", "diff": "libm"}),
         (
-            'type: "InnerProduct" bottom: "a" top: "b" inner_product_param { num_output: 3 weight_filler { type: "xavier" } }',
+            'type: "InnerProduct" bottom: "a" top: "b" loss_weight: 1 '
+            'inner_product_param { num_output: 3 weight_filler { type: "xavier" } }',
             ["--bottom", "a:4x5", "--parameter", "a", "--no-force-backward"],
-            {"data": "blas", "diff": "blas", "param_diff": "blas"},
+            {"data": "blas", "loss": "blas", "diff": "blas", "param_diff": "blas"},
         ),
         (
             'type: "SoftmaxWithLoss" bottom: "a" bottom: "l" top: "loss"',
-            ["--bottom", "a:4x5", "--bottom", "l:4:0..4", "--steps", "forward,backward,clear_param_diffs,forward,backward"],
+            [
+                "--bottom",
+                "a:4x5",
+                "--bottom",
+                "l:4:0..4",
+                "--steps",
+                "forward,backward,clear_param_diffs,forward,backward",
+            ],
             {"data": "blas", "diff": "blas", "loss": "blas"},
         ),
     ],
@@ -209,14 +225,23 @@ def test_a_new_case_is_valid_and_passes(
 
 
 def test_given_arrays_are_taken(tmp_path: Path) -> None:
-    given = {"a": np.arange(6, dtype=np.float64).reshape(2, 3), "s1.diff.b": np.ones((2, 3)), "param.0": np.full(3, 0.5)}
+    given = {
+        "a": np.arange(6, dtype=np.float64).reshape(2, 3),
+        "s1.diff.b": np.ones((2, 3)),
+        "param.0": np.full(3, 0.5),
+    }
     np.savez(tmp_path / "given.npz", **given)
-    text = 'layer { name: "x" type: "PReLU" bottom: "a" top: "b" } layer { name: "y" type: "ReLU" bottom: "b" top: "c" }'
+    text = (
+        'layer { name: "x" type: "PReLU" bottom: "a" top: "b" } layer { name: "y" type: "ReLU" bottom: "b" top: "c" }'
+    )
     assert new(tmp_path, text, "--layer", "x", "--given", str(tmp_path / "given.npz"), "--seed", "3") == 0
     (case,) = find_cases(tmp_path / "cases")
     assert case.name == "p_re_lu/mine" or case.name == "prelu/mine"
     assert case.given["params"] == 1 and case.given["bottoms"][0]["shape"] == [2, 3]
-    assert np.array_equal(case.given_arrays["s0.data.a"], given["a"]) and case.given_arrays["s1.diff.b"].dtype == np.float32
+    assert (
+        np.array_equal(case.given_arrays["s0.data.a"], given["a"])
+        and case.given_arrays["s1.diff.b"].dtype == np.float32
+    )
     assert np.array_equal(case.recorded.arrays["s0.data.b"], given["a"])
 
 
@@ -245,7 +270,11 @@ def test_an_unrecorded_case_waits_for_a_recorder(tmp_path: Path) -> None:
         ('layer { type: "ReLU" bottom: "a" top: "b" }', ["--bottom", "c:2"], "'c' is no bottom of the layer: a"),
         ('layer { name: "p" } layer { name: "q" }', [], "there: p, q"),
         ("layer {", [], "cannot be read"),
-        ('layer { type: "ReLU" bottom: "a" top: "b" }', ["--bottom", "a:2", "--steps", "sideways"], "'sideways' is no step"),
+        (
+            'layer { type: "ReLU" bottom: "a" top: "b" }',
+            ["--bottom", "a:2", "--steps", "sideways"],
+            "'sideways' is no step",
+        ),
         ('layer { type: "Eltwise" bottom: "a" bottom: "a" top: "b" }', ["--bottom", "a:2"], "given twice"),
     ],
 )

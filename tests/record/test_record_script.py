@@ -24,8 +24,8 @@ FIXTURES = default_fixtures()
 # Cases in which everything is of class bitwise, of every kind that the script records.
 BITWISE = (
     "layer/relu/in-place", "layer/concat/single-bottom", "layer/pooling/error-pad",
-    "layer/batch_reindex/two-rows-then-none", "filler/uniform/range-4d", "net/structure/types", "solver/action/stop-in-test", "snapshot/written/net-no-name",
-    "error/net/reshape-axes", "data/dummy/mixed",
+    "layer/batch_reindex/two-rows-then-none", "filler/uniform/range-4d", "net/structure/types",
+    "solver/action/stop-in-test", "snapshot/written/net-no-name", "error/net/reshape-axes", "data/dummy/mixed",
 )  # fmt: skip
 
 
