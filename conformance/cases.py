@@ -155,8 +155,7 @@ def select(cases: Iterable[Case], kinds: Iterable[str] = (), patterns: Iterable[
     return [
         case
         for case in cases
-        if (not wanted or case.kind in wanted)
-        and (not globs or any(matches(case.id, glob) for glob in globs))
+        if (not wanted or case.kind in wanted) and (not globs or any(matches(case.id, glob) for glob in globs))
     ]
 
 

@@ -76,7 +76,7 @@ def blas_bound(n: int, terms: Any, dtype: Any = np.float32) -> np.ndarray:
 def sum_bound(values: np.ndarray, ulps: int = SUM_ULPS) -> float:
     """Bound for sums of some hundred terms of which nothing is known: some units in the last place of the largest."""
     largest = np.max(np.abs(values.astype(np.float64)), initial=0.0, where=np.isfinite(values))
-    return ulps * float(np.spacing(np.float32(largest)))
+    return ulps * float(np.spacing(np.float32(min(largest, 2.0**127))))
 
 
 def libm_bound(function: str, values: np.ndarray) -> np.ndarray:
@@ -176,9 +176,7 @@ def _shown(value: Any) -> str:
     return text if len(text) <= 300 else text[:297] + "…"
 
 
-_CONDITION = re.compile(
-    r"Check failed: (?P<condition>.*?) \((?P<values>\S* vs\. \S*?)\) ?(?P<text>.*)", re.DOTALL
-)
+_CONDITION = re.compile(r"Check failed: (?P<condition>.*?) \((?P<values>\S* vs\. \S*?)\) ?(?P<text>.*)", re.DOTALL)
 
 
 def same_message(recorded: str, got: str) -> bool:

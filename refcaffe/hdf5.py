@@ -26,6 +26,8 @@ _SIGNATURE = b"\x89HDF\r\n\x1a\n"
 # What h5py raises where the library reports a failure.
 FAILURES = (OSError, LookupError, ValueError, TypeError, RuntimeError, NotImplementedError, MemoryError)
 
+_BYTES_OF_AN_ENTRY = 512  # of the library's list of chunks, about
+
 _seen_classes: set[str] = set()
 
 
@@ -173,20 +175,22 @@ def load_blob(group: Any, name: str, blob: Blob, *, min_axes: int = 0, reshape: 
     _check.eq(values.size, blob.count, "data_->size() == count_")
     try:
         if values.size:
-            require(_chunk_size(dataset))
+            require(_reading_takes(dataset))
             dataset.read(h5s.ALL, h5s.ALL, values)
     except FAILURES as error:
         _failed(f"Failed to read {_real(values)} dataset {name}", error)
 
 
-def _chunk_size(dataset: Any) -> int:
-    """How many bytes the library takes to read a dataset, besides what it is read into: a chunk, however large."""
+def _reading_takes(dataset: Any) -> int:
+    """How many bytes the library takes to read a dataset, besides what it is read into: a chunk, and a list of them."""
     from h5py import h5d
 
     layout = dataset.get_create_plist()
     if layout.get_layout() != h5d.CHUNKED:
         return 0
-    return 2 * prod(layout.get_chunk()) * int(dataset.get_type().get_size())  # packed and unpacked
+    chunk = layout.get_chunk()
+    count = prod(-(-n // size) for n, size in zip(dataset.shape, chunk, strict=True))
+    return count * _BYTES_OF_AN_ENTRY + 2 * prod(chunk) * int(dataset.get_type().get_size())  # packed and unpacked
 
 
 def save_blob(group: Any, name: str, values: np.ndarray) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from conformance.engines.pipeline import Place
+from conformance.engines.pipeline import Place, Records
 
 if TYPE_CHECKING:
     from conformance.engines.original import Process
@@ -104,7 +104,7 @@ class OriginalTransformer:
 
 
 class OriginalPipeline:
-    """What kind transform needs of ``conformance.engines.pipeline.Pipeline``.
+    """What kinds transform and dbtool need of ``conformance.engines.pipeline.Pipeline``.
 
     The program is started when it is needed: in the folder where the case's files are by then.
     """
@@ -117,7 +117,8 @@ class OriginalPipeline:
         return self._start()
 
     def close(self) -> None:
-        self._process.close()
+        if "_process" in vars(self):
+            self._process.close()
 
     def set_random_seed(self, seed: int) -> None:
         self._process.ask("seed", seed)
@@ -134,21 +135,37 @@ class OriginalPipeline:
     def blob(self, shape: Sequence[int] | None) -> Blob:
         return Blob(shape)
 
+    def write_database(self, name: str, backend: str, records: Records) -> None:
+        """By the databases' own libraries: a file is a file."""
+        from refcaffe import data
+
+        data.write(name, records, backend.lower())
+
+    def read_database(self, name: str, backend: str) -> list[tuple[bytes, bytes]]:
+        from refcaffe import data
+
+        return list(data.read(name, backend.lower()))
+
+    def pixels(self, data: np.ndarray, mode: int) -> np.ndarray | None:
+        """What Caffe's codec makes of an image file's bytes; ``mode`` is OpenCV's: -1 as it is, 0 gray, 1 color."""
+        from refcaffe.proto import caffe_pb2
+
+        encoded = _hex(caffe_pb2.Datum(data=data.tobytes(), encoded=True).SerializeToString())
+        rows, columns, channels, size, digits = json.loads(self._process.ask("decode", mode, encoded))
+        found = np.frombuffer(bytes.fromhex(digits.replace("-", "")), f"u{size}").reshape(rows, columns, channels)
+        return found[..., 0] if channels == 1 else found
+
     @contextmanager
     def recorded_codec(
         self, images: Mapping[bytes, np.ndarray], files: Mapping[str, np.ndarray]
     ) -> Iterator[dict[bytes | str, np.ndarray]]:
         """The original decodes for itself; gives its own pixels, in the form (color or gray) of those recorded."""
-        from refcaffe.proto import caffe_pb2
-
         own: dict[bytes | str, np.ndarray] = {}
         for data, recorded in images.items():
-            encoded = _hex(caffe_pb2.Datum(data=data, encoded=True).SerializeToString())
             for mode in _FORCED:
-                rows, columns, channels, size, digits = json.loads(self._process.ask("decode", mode, encoded))
-                pixels = np.frombuffer(bytes.fromhex(digits), f"u{size}").reshape(rows, columns, channels)
-                own[data] = pixels[..., 0] if channels == 1 else pixels
-                if own[data].shape == recorded.shape and own[data].dtype == recorded.dtype:
+                pixels = self.pixels(np.frombuffer(data, np.uint8), mode)
+                if pixels is not None and (pixels.shape, pixels.dtype) == (recorded.shape, recorded.dtype):
+                    own[data] = pixels
                     break
         yield own
 

@@ -63,9 +63,7 @@ class _Run:
 
     def _forward(self, index: int) -> dict[str, Any]:
         losses: list[float] = []
-        found = phase(
-            self.world, lambda: losses.append(self.net.forward(index)), lambda: self.net.of_layer(index)
-        )
+        found = phase(self.world, lambda: losses.append(self.net.forward(index)), lambda: self.net.of_layer(index))
         return {"layer": self.net.layers[index][0], **found, **({"loss": losses[0]} if losses[0] else {})}
 
     def _backward(self, index: int) -> dict[str, Any]:

@@ -27,9 +27,7 @@ class _Run:
         self.given, self.arrays, self.world, self.solver = case.given, case.given_arrays, world, solver
         history = {f"history{i}": blob for i, blob in enumerate(solver.history)}
         self.shown = {**solver.net.params, **history}
-        tested = {
-            f"test{i}:{name}": blob for i, net in enumerate(solver.test_nets) for name, blob in net.blobs.items()
-        }
+        tested = {f"test{i}:{name}": blob for i, net in enumerate(solver.test_nets) for name, blob in net.blobs.items()}
         world.watch({**solver.net.blobs, **self.shown, **tested})
         write_params(case, world, solver.net.params)
         self.history = history

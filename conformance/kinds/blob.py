@@ -79,9 +79,7 @@ class _Script:
                 "capacity": blob.capacity,
             }
             for key, memory in zip(_MEMORIES, blob.memories):
-                state[key] = (
-                    None if memory is None else [self._identity(memory), memory.size, memory.head.name]
-                )
+                state[key] = None if memory is None else [self._identity(memory), memory.size, memory.head.name]
             yield name, state
 
     def _identity(self, memory: Any) -> str:
@@ -127,9 +125,7 @@ def _count(script: _Script, blob: Any, *axes: int) -> int:
 
 
 def _at4(name: str) -> Callable[..., Any]:
-    return lambda script, blob, *indices: _plain(
-        getattr(blob, f"cpu_{name}")().reshape(-1)[blob.offset4(*indices)]
-    )
+    return lambda script, blob, *indices: _plain(getattr(blob, f"cpu_{name}")().reshape(-1)[blob.offset4(*indices)])
 
 
 def _reshape_proto(script: _Script, blob: Any, dims: list[int]) -> None:
@@ -143,9 +139,7 @@ def _access(call: str) -> Callable[..., Any]:
 
     def access(script: _Script, blob: Any, values: list[Any] | None = None) -> dict[str, Any]:
         array = getattr(blob, call)()
-        blocks = script.world.sides(
-            blob.memories[_MEMORIES.index("shape_data" if which == "shape" else which)]
-        )
+        blocks = script.world.sides(blob.memories[_MEMORIES.index("shape_data" if which == "shape" else which)])
         block = blocks[side == "gpu"]
         held = b"" if block is None else script.world.read(block).tobytes()
         found = np.frombuffer(held, array.dtype)[: array.size]
@@ -210,10 +204,7 @@ _METHODS = (
 )
 _MORE_METHODS = ("asum_diff", "sumsq_data", "sumsq_diff", "scale_data", "scale_diff")
 _ACCESSORS = [
-    f"{how}{side}_{which}"
-    for how in ("", "mutable_")
-    for side in ("cpu", "gpu")
-    for which in ("data", "diff")
+    f"{how}{side}_{which}" for how in ("", "mutable_") for side in ("cpu", "gpu") for which in ("data", "diff")
 ]
 
 _OPERATIONS: dict[str, Callable[..., Any]] = {

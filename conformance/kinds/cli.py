@@ -101,9 +101,7 @@ def _judge_messages(
     """The log, and exceptions of Python."""
     sides = []
     for side in (recorded, run):
-        log: list[list[Any]] = [
-            [number, f"{level} {file}", _message(text, timed)] for level, file, text in side["log"]
-        ]
+        log: list[list[Any]] = [[number, f"{level} {file}", _message(text, timed)] for level, file, text in side["log"]]
         printed = list(side.get("python", ()))
         # Without frames an exception looks like the last log line's continuation.
         if log and side["exit"] and (found := _EXCEPTION.search(log[-1][2])):

@@ -104,9 +104,7 @@ def _section(key: str, values: dict[str, Any]) -> Any:
     if key != "shapes":
         return section
     times = values["forwards"]
-    return {
-        name: shape if shape and isinstance(shape[0], list) else [shape] * times for name, shape in section.items()
-    }
+    return {name: shape if shape and isinstance(shape[0], list) else [shape] * times for name, shape in section.items()}
 
 
 def _bound(case: Case, name: str) -> tuple[str, Any]:

@@ -59,9 +59,7 @@ def play(case: Case, engine: Engine) -> Recording:
     return got
 
 
-def _read_database(
-    name: str, backend: str, engine: Engine, caffe: Pipeline, got: Recording
-) -> list[dict[str, Any]]:
+def _read_database(name: str, backend: str, engine: Engine, caffe: Pipeline, got: Recording) -> list[dict[str, Any]]:
     """The records; their numbers go to ``got.arrays``."""
     found = []
     for i, (key, value) in enumerate(caffe.read_database(name, backend)):

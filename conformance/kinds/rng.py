@@ -43,16 +43,12 @@ def judge(case: Case, got: Recording, findings: Findings) -> None:
     for k, script in enumerate(case.given["scripts"]):
         for i, call in enumerate(script):
             where = f"scripts[{k}][{i}] {_shown(call)}"
-            steps = [
-                scripts[k][i] if i < len(scripts[k]) else {} for scripts in (recorded, got.values["scripts"])
-            ]
+            steps = [scripts[k][i] if i < len(scripts[k]) else {} for scripts in (recorded, got.values["scripts"])]
             # The names of arrays are the recording's own affair: what counts is whether there is one.
             findings.value(where, *({**step, "array": "array" in step} for step in steps))
             if all("array" in step for step in steps):
                 findings.array(where, case.recorded_array(steps[0]["array"]), got.arrays[steps[1]["array"]])
-    findings.value(
-        "number of results", *([len(s) for s in scripts] for scripts in (recorded, got.values["scripts"]))
-    )
+    findings.value("number of results", *([len(s) for s in scripts] for scripts in (recorded, got.values["scripts"])))
 
 
 def _shown(call: list[Any]) -> str:

@@ -22,9 +22,7 @@ def _lines(case: Case) -> list[dict[str, Any]]:
     except (OSError, EOFError, ValueError) as error:
         raise CaseError(f"{path}: cannot be read: {error}") from error
     if len(lines) != case.recorded.values["sequences"]:
-        raise CaseError(
-            f"{path}: {len(lines)} sequences, not {case.recorded.values['sequences']} as case.json says"
-        )
+        raise CaseError(f"{path}: {len(lines)} sequences, not {case.recorded.values['sequences']} as case.json says")
     return lines
 
 
@@ -50,9 +48,7 @@ def _play_line(case: Case, line: dict[str, Any], engine: Engine) -> list[dict[st
             memory.close()
             steps.append({"destroyed": True, "events": world.take_events()})
         except engine.Fatal as fatal:
-            steps.append(
-                {"fatal": {"file": fatal.file, "message": fatal.message}, "events": world.take_events()}
-            )
+            steps.append({"fatal": {"file": fatal.file, "message": fatal.message}, "events": world.take_events()})
     return steps
 
 

@@ -42,9 +42,7 @@ def play(case: Case, engine: Engine, guided: bool = False, shaken: bool = False)
 class World:
     """Nets and solvers by name, and what was recorded so far."""
 
-    def __init__(
-        self, case: Case, engine: Engine, caffe: Pycaffe, folder: Path, guided: bool, shaken: bool
-    ) -> None:
+    def __init__(self, case: Case, engine: Engine, caffe: Pycaffe, folder: Path, guided: bool, shaken: bool) -> None:
         self.case = case
         self.engine = engine
         self.caffe = caffe

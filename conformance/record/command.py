@@ -19,8 +19,8 @@ from conformance.record import record_pycaffe, suite
 DESCRIPTION = """\
 Record cases anew from an original Caffe. Kinds layer, filler, net, solver, snapshot, error and data go through its
 pycaffe (--python); rng, transform, and syncedmem and blob of CPU-only builds through programs of this suite that are
-built against its library (--programs); upgrade and cli through Caffe's own programs (--tools). The cases are written
-to --out, in the same layout, with record.json, which says of each whether it came out the same.
+built against its library (--programs); upgrade, cli and dbtool through Caffe's own programs (--tools). The cases are
+written to --out, in the same layout, with record.json, which says of each whether it came out the same.
 """
 EPILOG = "exit status: 0 all cases were recorded; 1 some were not, and why is said; 2 wrong usage"
 
@@ -103,7 +103,8 @@ def _on_engine(case: Case, engine: OriginalEngine, arguments: argparse.Namespace
         return _not_recorded(str(missing))
     if not found:
         return {"status": "same"}
-    return {"status": "differs" if case.document["recorded"] else "new", "in": found[:20]}
+    known = case.document["recorded"] or (case.folder / "recorded.npz").is_file()
+    return {"status": "differs" if known else "new", "in": found[:20]}
 
 
 def _line(name: str, entry: dict[str, Any]) -> str:

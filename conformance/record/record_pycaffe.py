@@ -1124,7 +1124,7 @@ class Recorder(object):
             folder, document, recorded, arrays, spread_arrays, not differs, os.path.join(scratch, "0", "results")
         )
         if differs:
-            return {"status": "differs" if was else "new", "in": differs[:20]}
+            return {"status": "differs" if was or old_names else "new", "in": differs[:20]}
         return {"status": "same"}
 
     def run(self, folder, document, scratch, **variables):
@@ -1230,11 +1230,12 @@ def assemble(document, status, result, said):
     log, parser, other, _ = said
     kind, recorded = document["kind"], dict(result.get("recorded", {}))
     fatal = next((entry for entry in log if entry[1] == "F"), None)
-    if status and fatal is None and not (kind == "error" and status < 0):
+    if fatal is None and not (kind == "error" and status < 0) and (status or "environment" not in result):
         return {}, ("\n".join(other[-3:]) or "no word") + " (status %d)" % status
     message = without_addresses(fatal[3]) if fatal else ""
     if kind in ("layer", "filler"):
-        return ({"fatal": {"step": fatal[0], "message": message.rstrip()}} if fatal else recorded), ""
+        message = message.replace(" (<PTR> vs. <PTR>)", "").rstrip()
+        return ({"fatal": {"step": fatal[0], "message": message}} if fatal else recorded), ""
     if kind == "data":
         if fatal and document.get("asynchronous"):
             return {"fatal": message}, ""  # at which moment is left to chance

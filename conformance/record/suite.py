@@ -24,6 +24,7 @@ from conformance.record import record_pycaffe
 _TIME = re.compile(r"[\d.]+(?:e[-+]?\d+)? ms\.")
 _ADDRESS = re.compile(r"0x[0-9a-f]+")
 _ITERATION = re.compile(r"_iter_\d+")
+_RUNTIME = ("terminate called ", "  what():")  # what the C++ library says as a process dies of an exception
 
 
 @dataclass
@@ -39,7 +40,7 @@ def record(case: Case, engine: Engine) -> Written:
     """Play a case and write down what came out. Raises Unsupported for kinds that have no written form here."""
     written_form = _FORMS.get(case.kind)
     if written_form is None:
-        raise Unsupported(f"kind {case.kind} is not recorded")
+        raise Unsupported(f"a way to record kind {case.kind}")
     fresh = case.fresh()
     return written_form(fresh, engine.recording(fresh, kinds.find(case.kind).play))
 
@@ -128,6 +129,13 @@ def _upgrade(case: Case, got: Recording) -> Written:
     return Written({**values, "output": name}, files={name: got.values["written"]})
 
 
+def _dbtool(case: Case, got: Recording) -> Written:
+    values = {key: value for key, value in got.values.items() if key != "python" and value not in (None, [], {})}
+    if "log" in values:  # lines without a beginning of their own come from elsewhere
+        values["log"] = [[level, text.partition("\n")[0]] for level, text in values["log"]]
+    return Written({"exit": got.values["exit"], **values}, got.arrays)
+
+
 def _cli(case: Case, got: Recording) -> Written:
     timed = any("signals" in run for run in case.given["runs"])
 
@@ -142,7 +150,7 @@ def _cli(case: Case, got: Recording) -> Written:
             "stdout": run["stdout"],
             "log": [[level, file, plain(text)] for level, file, text in run["log"]],
             "parser": run["parser"],
-            "other_stderr": run["other_stderr"],
+            "other_stderr": [line for line in run["other_stderr"] if not line.startswith(_RUNTIME)],
         }
         for run in got.values["runs"]
     ]
@@ -156,5 +164,6 @@ _FORMS: dict[str, Callable[[Case, Recording], Written]] = {
     "syncedmem": _syncedmem,
     "transform": _transform,
     "upgrade": _upgrade,
+    "dbtool": _dbtool,
     "cli": _cli,
 }

@@ -104,15 +104,17 @@ class _Body:
         self._thread.stop(patience)
 
 
-# By layer name and source. The lock is reentrant since a garbage collection inside may end a reader.
+# By layer name and source, but for those that failed. The lock is reentrant since a garbage collection inside may end
+# a reader.
 _bodies: dict[str, _Body] = {}
+_with_readers: set[_Body] = set()
 _lock = threading.RLock()
 
 
 def bodies() -> int:
-    """How many reading threads there are."""
+    """How many reading threads there are, those that failed included as long as they have readers."""
     with _lock:
-        return len(_bodies)
+        return len(_with_readers)
 
 
 def _release(body: _Body, pair: QueuePair, patience: float | None) -> None:
@@ -120,8 +122,10 @@ def _release(body: _Body, pair: QueuePair, patience: float | None) -> None:
     with _lock:
         body.readers -= 1
         last = not body.readers
-        if last and _bodies.get(body.key) is body:
-            del _bodies[body.key]
+        if last:
+            _with_readers.discard(body)
+            if _bodies.get(body.key) is body:
+                del _bodies[body.key]
     if last:
         body.stop(patience)
 
@@ -148,6 +152,7 @@ class DataReader:
             body = _bodies.get(key)
             if body is None:
                 body = _bodies[key] = _Body(key, param)
+                _with_readers.add(body)
             body.add(self._pair)
         self._body = body
         self._end = weakref.finalize(self, _release, body, self._pair, _PATIENCE)

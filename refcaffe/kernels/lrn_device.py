@@ -61,9 +61,7 @@ def _scale(x: Any, size: int, k: float, alpha: float, total: Any, scale: Any) ->
 
 
 @compiled
-def _backward(
-    x: Any, y: Any, dy: Any, scale: Any, power: Any, size: int, factor: float, total: Any, dx: Any
-) -> None:
+def _backward(x: Any, y: Any, dy: Any, scale: Any, power: Any, size: int, factor: float, total: Any, dx: Any) -> None:
     images, channels, pixels = x.shape
     half = size - 1 - (size - (size + 1) // 2)
     for n in range(images):

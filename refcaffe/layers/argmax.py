@@ -37,9 +37,7 @@ class ArgMax(Layer):
             _check.le(self.top_k, bottom[0].shape[self.axis], expression, text)
         else:
             expression = "top_k_ <= bottom[0]->count(1)"
-            text = (
-                "top_k must be less than or equal to the dimension of the flattened bottom blob per instance."
-            )
+            text = "top_k must be less than or equal to the dimension of the flattened bottom blob per instance."
             _check.le(self.top_k, bottom[0].count_range(1), expression, text)
 
     def reshape(self, bottom: Blobs, top: Blobs) -> None:

@@ -31,10 +31,7 @@ def chosen_axis(check: Checker, param: ConcatParameter | SliceParameter, verb: s
     if not param.HasField(old):
         return blob.canonical_axis(param.axis)
     axis = to_int(getattr(param, old))
-    text = (
-        f"casting {old} from uint32 to int32 produced negative result; "
-        f"{old} must satisfy 0 <= {old} < {MAX_AXES}"
-    )
+    text = f"casting {old} from uint32 to int32 produced negative result; {old} must satisfy 0 <= {old} < {MAX_AXES}"
     check.ge(axis, 0, f"{verb}_axis_ >= 0", text)
     check.lt(axis, blob.num_axes, f"{verb}_axis_ < num_axes", f"{old} out of range.")
     return axis

@@ -22,10 +22,7 @@ class Input(Layer):
 
     def layer_set_up(self, bottom: Blobs, top: Blobs) -> None:
         shapes = self.param.input_param.shape
-        text = (
-            "Must specify 'shape' once, once per top blob, or not at all: "
-            f"{len(top)} tops vs. {len(shapes)} shapes."
-        )
+        text = f"Must specify 'shape' once, once per top blob, or not at all: {len(top)} tops vs. {len(shapes)} shapes."
         expression = "num_shape == 0 || num_shape == 1 || num_shape == num_top"
         _check(len(shapes) in (0, 1, len(top)), expression, text)
         for i, blob in enumerate(top):

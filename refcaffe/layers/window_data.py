@@ -67,9 +67,7 @@ class WindowData(PrefetchingLayer):
 class _Loader:
     """Samples windows and puts them into batches."""
 
-    def __init__(
-        self, param: LayerParameter, windows: WindowFile, stream: Stream | None, dtype: np.dtype[Any]
-    ) -> None:
+    def __init__(self, param: LayerParameter, windows: WindowFile, stream: Stream | None, dtype: np.dtype[Any]) -> None:
         self._param = param.window_data_param
         self._transform = param.transform_param
         self._windows = windows

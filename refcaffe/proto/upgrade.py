@@ -118,6 +118,3 @@ def upgrade_solver(solver: SolverParameter, source: str) -> None:
     done = "Successfully upgraded file specified using deprecated 'solver_type' field (enum) to 'type' field (string)."
     _log.info(done)
     _log.warning("Note that future Caffe releases will only support 'type' field (string) for a solver's type.")
-
-
-

@@ -21,7 +21,7 @@ _log = logging.getLogger("refcaffe.upgrade_proto.cpp")
 def _extension(path: str) -> str:
     """From the last dot of the file's name on; a name that begins with its only dot is all extension."""
     name = os.path.basename(path)
-    return name[name.rindex("."):] if "." in name else ""
+    return name[name.rindex(".") :] if "." in name else ""
 
 
 def read_solver_param(path: str) -> SolverParameter:

@@ -53,9 +53,7 @@ def prepare(folder, net, solver, records=8):
 
 def train(folder, *words, **environment):
     command = [sys.executable, "-m", "refcaffe", "train", "--solver=solver.prototxt", *words]
-    return subprocess.Popen(
-        command, cwd=folder, stderr=subprocess.PIPE, text=True, env={**os.environ, **environment}
-    )
+    return subprocess.Popen(command, cwd=folder, stderr=subprocess.PIPE, text=True, env={**os.environ, **environment})
 
 
 def finish(process):

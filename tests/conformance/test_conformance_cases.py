@@ -12,9 +12,7 @@ from conformance.cases import CaseError, find_cases, matches, provenance, read_c
 
 
 def test_a_case_has_what_its_json_says(make_case: Callable[..., Path]) -> None:
-    folder = make_case(
-        "layer/pooling/max", {"x": np.arange(3)}, seed=7, exactness={"*": "blas", "data": "libm"}
-    )
+    folder = make_case("layer/pooling/max", {"x": np.arange(3)}, seed=7, exactness={"*": "blas", "data": "libm"})
     np.savez(folder / "given.npz", y=np.ones(2))
     case = read_case(folder)
     assert (case.id, case.kind, case.name, case.group) == (

@@ -45,9 +45,7 @@ def test_unsupported_cases_exit_1_unless_allowed(
 
 
 @pytest.mark.parametrize("arguments", [["--case", "no/such"], ["--kind", "nothing"]])
-def test_no_case_asked_for_exits_2(
-    rng_case: Path, capsys: pytest.CaptureFixture[str], arguments: list[str]
-) -> None:
+def test_no_case_asked_for_exits_2(rng_case: Path, capsys: pytest.CaptureFixture[str], arguments: list[str]) -> None:
     assert cli.main(["run", "--fixtures", str(rng_case), *arguments]) == 2
     assert "none of the 1 cases is asked for; kinds there: rng" in capsys.readouterr().err
 

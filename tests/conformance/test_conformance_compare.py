@@ -75,9 +75,7 @@ def test_shape_and_type_are_compared(got: np.ndarray) -> None:
 def test_scalars_and_empty_arrays() -> None:
     assert compare_arrays("a", np.array(2.5), 2.5).difference is None
     assert compare_arrays("a", np.array(2.5), 2.25).difference is not None
-    assert (
-        compare_arrays("a", np.empty((0, 2)), np.empty((0, 2)), "blas", np.empty((0, 2))).difference is None
-    )
+    assert compare_arrays("a", np.empty((0, 2)), np.empty((0, 2)), "blas", np.empty((0, 2))).difference is None
 
 
 @pytest.mark.parametrize("function", [*LIBM_ULPS, "a function without an entry"])

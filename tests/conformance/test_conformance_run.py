@@ -33,9 +33,7 @@ def first_step(recording: Recording) -> dict[str, Any]:
 
 def plant_sum(recording: Recording) -> None:
     """Move one recorded sum, which may not be exact, by a thousandth."""
-    step = next(
-        s for script in recording.values["scripts"] for s in script if s.get("exactness") and s["ret"]
-    )
+    step = next(s for script in recording.values["scripts"] for s in script if s.get("exactness") and s["ret"])
     step["ret"] *= 1.001
 
 
@@ -135,9 +133,7 @@ def test_several_processes_give_the_same_outcomes_in_order() -> None:
     cases = [read_case(path.parent) for path in sorted((FIXTURES / "rng").rglob("case.json"))][:9]
     alone = list(run_cases(cases, "refcaffe", "cpu"))
     together = list(run_cases(cases, "refcaffe", "cpu", processes=2))
-    assert [(o.id, o.status, o.comparisons) for o in alone] == [
-        (o.id, o.status, o.comparisons) for o in together
-    ]
+    assert [(o.id, o.status, o.comparisons) for o in alone] == [(o.id, o.status, o.comparisons) for o in together]
 
 
 def test_every_runner_has_its_two_parts() -> None:

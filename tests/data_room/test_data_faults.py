@@ -176,7 +176,7 @@ class TestTheEnd:
             prefetcher.free.push(prefetcher.batches[0])
             started = time.monotonic()
             assert collected.wait(5)
-            assert time.monotonic() - started < 0.5
+            assert time.monotonic() - started < 4
             assert prefetcher._ended.wait(5)
         finally:
             gc.enable()

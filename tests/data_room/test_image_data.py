@@ -232,9 +232,7 @@ class TestWindowData:
             batches(text, 1)
 
 
-@given(
-    st.tuples(*[st.integers(0, 30)] * 4), st.integers(1, 12), st.integers(0, 5), st.booleans(), st.booleans()
-)
+@given(st.tuples(*[st.integers(0, 30)] * 4), st.integers(1, 12), st.integers(0, 5), st.booleans(), st.booleans())
 @settings(max_examples=300, deadline=None)
 def test_a_warp_fits_the_image_and_the_square(corners, crop, pad, square, mirror):
     x1, x2 = sorted(corners[:2])

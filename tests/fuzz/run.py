@@ -104,8 +104,8 @@ def show(report: Report, seed: int) -> None:
     for (kind, outcome), times in sorted(report.outcomes.items()):
         print(f"{kind:12} {outcome:10} {times:7}")
     print(f"{report.played} inputs, {len(report.messages)} different messages")
-    print(f"memory grew by {report.grown / 2**20:.1f} MiB + 4 x the input at most; {report.seconds:.0f} s of processor time, "
-          f"{report.most_seconds:.2f} s at most for one input")  # fmt: skip
+    print(f"memory grew by {report.grown / 2**20:.1f} MiB + 4 x the input at most")
+    print(f"{report.seconds:.0f} s of processor time, {report.most_seconds:.2f} s at most for one input")
     for (what, where), found in report.found.items():
         print(f"\n--- {what} at {where}: {found['times']} times; {found.get('file', '')}\n{found['text']}")
         print(f"python -m tests.fuzz.run --seed {seed} --only {found['target']}:{found['number']}")

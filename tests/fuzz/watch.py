@@ -20,9 +20,9 @@ ROOM = 64 << 20  # bytes that every input may take, besides four times its size
 CPU_SECONDS = 5
 WALL_SECONDS = 60  # for those that wait for something; more, since others use the machine, too
 _MMAP_THRESHOLD = -3
-_SLACK = 4 << 20  # bytes: the system does not notice when memory that was freed is taken again
+_SLACK = 4 << 20  # bytes: what is taken again is known roughly
 _PATIENCE = 2.0  # seconds
-_PAGE = resource.getpagesize()
+_untouched_at_first = 0
 
 
 @dataclass
@@ -41,6 +41,8 @@ def map_arrays() -> None:
 
 def arm() -> None:
     """Have the process killed, and its stacks shown, if the time that ``watched`` gives is over."""
+    global _untouched_at_first
+    _untouched_at_first = _untouched()
     faulthandler.enable()
     faulthandler.register(signal.SIGPROF, all_threads=True, chain=True)
 
@@ -52,19 +54,15 @@ def tidy() -> None:
     ctypes.CDLL(None).malloc_trim(0)
 
 
-def _resident() -> int:
-    with open("/proc/self/statm") as file:
-        return int(file.read().split()[1]) * _PAGE
-
-
-def _peak() -> int:
+def _status(name: str) -> int:
+    """Bytes, by the name in ``/proc/self/status``: VmRSS what is resident, VmHWM its peak, VmData what is writable."""
     with open("/proc/self/status") as file:
-        return next(int(line.split()[1]) << 10 for line in file if line.startswith("VmHWM"))
+        return next(int(line.split()[1]) << 10 for line in file if line.startswith(name))
 
 
-def _writable() -> int:
-    with open("/proc/self/status") as file:
-        return next(int(line.split()[1]) << 10 for line in file if line.startswith("VmData"))
+def _untouched() -> int:
+    """Bytes that are writable and not resident: those of stacks, and what was freed and may be taken again."""
+    return _status("VmData") - _status("RssAnon")
 
 
 def _foreign_threads() -> list[str]:
@@ -106,11 +104,12 @@ def watched(size: int) -> Iterator[Cost]:
     allowed = ROOM + 4 * size
     with open("/proc/self/clear_refs", "w") as file:
         file.write("5")  # the peak starts anew
-    before, start = _resident(), time.process_time()
+    before, start = _status("VmRSS"), time.process_time()
     limit = resource.getrlimit(resource.RLIMIT_DATA)
+    freed = max(0, _untouched() - _untouched_at_first)
     faulthandler.dump_traceback_later(WALL_SECONDS, exit=True)
     signal.setitimer(signal.ITIMER_PROF, CPU_SECONDS)
-    resource.setrlimit(resource.RLIMIT_DATA, (_writable() + allowed - _SLACK, limit[1]))
+    resource.setrlimit(resource.RLIMIT_DATA, (_status("VmData") + allowed - _SLACK - freed, limit[1]))
     try:
         yield cost
     finally:
@@ -118,7 +117,7 @@ def watched(size: int) -> Iterator[Cost]:
         signal.setitimer(signal.ITIMER_PROF, 0)
         faulthandler.cancel_dump_traceback_later()
         cost.seconds = time.process_time() - start
-        cost.grown = max(0, _peak() - before)
+        cost.grown = max(0, _status("VmHWM") - before)
         cost.left = _left_at_last(files)
         if cost.grown > allowed:
             cost.left = "; ".join(filter(None, (cost.left, f"memory grew by {cost.grown} bytes")))

@@ -53,9 +53,7 @@ def compile_with_nvrtc(code: str, architecture: int) -> str:
 def compile_with_nvcc(code: str, folder: Path) -> str:
     """What nvcc complains of, for all architectures at once; empty if nothing."""
     (folder / "kernels.cu").write_text(code, encoding="utf-8")
-    targets = [
-        word for sm in ARCHITECTURES for word in ("-gencode", f"arch=compute_{sm},code=sm_{sm}")
-    ]
+    targets = [word for sm in ARCHITECTURES for word in ("-gencode", f"arch=compute_{sm},code=sm_{sm}")]
     built, source = folder / "kernels.fatbin", folder / "kernels.cu"
     command = [str(NVCC), *OPTIONS, "-fatbin", *targets, "-o", str(built), str(source)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)

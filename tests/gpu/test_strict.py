@@ -44,8 +44,17 @@ def cases(kind: str) -> list[Case]:
 
 @pytest.mark.parametrize("run", ["layer", "net", "solver", "blob"])
 def test_recorded_cases_of_gpu_mode(run: str) -> None:
-    engine = make_engine("refcaffe", "fake")
-    outcomes = [run_case(case, engine) for case in cases("gpumode") if case.group == run]
+    check([case for case in cases("gpumode") if case.group == run], "fake")
+
+
+@pytest.mark.parametrize("kind", ["layer", "net", "solver"])
+def test_cases_recorded_on_the_host(kind: str) -> None:
+    check([case for case in cases(kind) if case.group != "full"], "cuda")  # judged as on CUDA; full nets take long
+
+
+def check(some: list[Case], name: str) -> None:
+    engine = make_engine("refcaffe", name)
+    outcomes = [run_case(case, engine) for case in some]
     if not outcomes:
         pytest.skip("there are no recorded cases here")
     failed = [str(outcome) for outcome in outcomes if outcome.status is Status.FAILED]

@@ -52,7 +52,8 @@ def _same_number_afterwards():
 
 
 def workers():
-    return [thread for thread in threading.enumerate() if thread.name.startswith(parallel.WORKER_NAME)]
+    names = {thread: thread.name.removeprefix(f"{parallel.WORKER_NAME}-") for thread in threading.enumerate()}
+    return [thread for thread, name in names.items() if name.isdigit()]
 
 
 def everything(threads):

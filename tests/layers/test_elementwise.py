@@ -32,9 +32,7 @@ factors = st.sampled_from([0.0, 0.25, -0.5, 1.0, 2.0])
 class Run:
     """A layer on arrays: ``y`` after forward, ``dx`` (of each bottom) after backward."""
 
-    def __init__(
-        self, text: str, *bottoms: Any, dtype: type = F, tops: int = 1, in_place: bool = False
-    ) -> None:
+    def __init__(self, text: str, *bottoms: Any, dtype: type = F, tops: int = 1, in_place: bool = False) -> None:
         param = text_format.Parse(f"name: 'layer' {text}", caffe_pb2.LayerParameter())
         self.layer = create(param, dtype)
         self.bottom = [Blob(np.shape(values), dtype) for values in bottoms]
@@ -158,9 +156,7 @@ def test_tanh_is_odd_saturates_and_is_near() -> None:
 
 
 # glibc 2.36's values where they are one unit off the nearest.
-@pytest.mark.parametrize(
-    ("x", "y"), [(0.125, "0x1.fd5994p-4"), (0.375, "0x1.6ef53cp-2"), (0.4375, "0x1.a572a0p-2")]
-)
+@pytest.mark.parametrize(("x", "y"), [(0.125, "0x1.fd5994p-4"), (0.375, "0x1.6ef53cp-2"), (0.4375, "0x1.a572a0p-2")])
 def test_tanh_is_glibc(x: float, y: str) -> None:
     assert Run("type: 'TanH'", [x]).forward()[0] == F(float.fromhex(y))
 

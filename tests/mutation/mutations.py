@@ -132,8 +132,8 @@ MUTATIONS = [
     planted(
         "floor for ceil",
         "layers/pooling.py",
-        "PoolingParameter.FLOOR else np.ceil",
-        "PoolingParameter.FLOOR else np.floor",
+        "np.floor if down else np.ceil",
+        "np.floor if down else np.floor",
         "layer/pooling/max-k3-s2-ceil-edge",
         "layer/pooling/ave-k3-s2-ceil-edge",
     ),

@@ -110,7 +110,7 @@ def test_a_program_that_ends_is_a_fatal_error(programs: Path) -> None:
 
 def test_what_is_missing_is_named(tmp_path: Path) -> None:
     engine = OriginalEngine()
-    for kind, what in {"rng": "--programs", "upgrade": "--tools", "gpumode": "kind gpumode"}.items():
+    for kind, what in {"rng": "--programs", "upgrade": "--tools", "gpumode": "a way to record kind gpumode"}.items():
         case = find_cases(FIXTURES / kind)[0]
         with pytest.raises(Unsupported, match=what):
             suite.record(case, engine)
@@ -144,7 +144,6 @@ def test_the_command_leads_all_ways(
         text.id,
     ):
         shutil.copytree(FIXTURES / name, cases / name)
-    shutil.copytree(FIXTURES / "dbtool", cases / "dbtool", ignore=shutil.ignore_patterns("[b-z]*"))
     words = ["record", "--cases", str(cases), "--out", str(out), "--programs", str(programs), "--tools", str(tools)]
     python = ["--python", f"{sys.executable} -m refcaffe", "--upstream", "bvlc-1.0-cpu", "--source", "here"]
     assert cli.main([*words, *python, "--kind", "layer", "--kind", "rng", "--kind", "upgrade"]) == 0

@@ -66,7 +66,7 @@ def test_test_batches_of_other_sizes(tmp_path, monkeypatch):
         "    def backward(self, t, p, b): pass\n"
     )
     monkeypatch.syspath_prepend(tmp_path)
-    param = parse_text('base_lr: 0.1 test_iter: 3 test_interval: 9', caffe_pb2.SolverParameter, "test")
+    param = parse_text("base_lr: 0.1 test_iter: 3 test_interval: 9", caffe_pb2.SolverParameter, "test")
     param.train_net_param.CopyFrom(parse_text(NET, caffe_pb2.NetParameter, "test"))
     layer = 'layer { name: "l" type: "Python" top: "y" python_param { module: "growing" layer: "L" } }'
     param.test_net_param.append(parse_text(layer, caffe_pb2.NetParameter, "test"))
