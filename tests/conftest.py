@@ -1,7 +1,13 @@
 """What holds for all tests."""
 
+import signal
+
 from hypothesis import settings
 
 # Examples are drawn anew from a fixed seed, and none fails for being slow on a busy machine.
 settings.register_profile("refcaffe", deadline=None, derandomize=True)
 settings.load_profile("refcaffe")
+
+# A shell starts what runs in the background with SIGINT ignored, and Python leaves it so; the tests of Ctrl-C need it.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)

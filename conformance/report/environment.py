@@ -7,7 +7,7 @@ import platform
 from importlib import metadata
 from pathlib import Path
 
-_PACKAGES = ("numpy", "numba", "protobuf", "opencv-python", "h5py", "lmdb", "cupy-cuda12x")
+_PACKAGES = ("numpy", "numba", "protobuf", "opencv-python", "opencv-python-headless", "h5py", "lmdb", "cupy-cuda12x")
 
 
 def environment() -> dict[str, str]:

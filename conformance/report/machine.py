@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from conformance.compare import BLAS_FACTOR, LIBM_ULPS
+from conformance.images import CODEC_LEVELS, RESIZE_LEVELS
 from conformance.operations.spread import SPREAD_FACTOR, SPREAD_ULPS
 from conformance.outcome import as_numbers
 from conformance.report.summary import Report, Summary, summarize
@@ -14,6 +15,8 @@ BOUNDS = {
     "libm_ulps": LIBM_ULPS,
     "spread_factor": SPREAD_FACTOR,
     "spread_ulps": SPREAD_ULPS,
+    "codec_levels": CODEC_LEVELS,
+    "resize_levels": RESIZE_LEVELS,
 }
 
 

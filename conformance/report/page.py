@@ -9,6 +9,7 @@ from importlib import resources
 from typing import Any
 
 from conformance.compare import BLAS_FACTOR, LIBM_ULPS, Closeness
+from conformance.images import CODEC_LEVELS, RESIZE_LEVELS
 from conformance.operations.spread import SPREAD_FACTOR, SPREAD_ULPS
 from conformance.outcome import Outcome, Status
 from conformance.report.plots import gauge, strip
@@ -36,6 +37,8 @@ _MEANING = {
     "bitwise": "equal, bit for bit",
     "libm": f"within {LIBM_ULPS['default']} units in the last place per call of a libm function",
     "blas": f"within {BLAS_FACTOR} times the error bound derived for the sums that are left to BLAS",
+    "codec": f"pixels that a codec rounds in its own way: within {CODEC_LEVELS} gray levels ({RESIZE_LEVELS} where "
+    "they were resized); from the recorded pixels on everything is bitwise",
     "trajectory": f"whole training runs: within {SPREAD_FACTOR} times how far the original itself moves under other "
     f"BLAS kernels, plus {SPREAD_ULPS} units in the last place",
     "printed": "numbers in log lines: as above, plus the rounding of printing",

@@ -13,7 +13,7 @@ from conformance.cases import Case, provenance
 from conformance.compare import Closeness
 from conformance.outcome import Outcome, Status
 
-CLASSES = ("bitwise", "libm", "blas", "trajectory", "printed")  # in this order where present
+CLASSES = ("bitwise", "libm", "blas", "codec", "trajectory", "printed")  # in this order where present
 
 
 @dataclass

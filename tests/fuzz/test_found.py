@@ -134,14 +134,14 @@ def test_rows_are_numbered_only_to_be_shuffled() -> None:
 
 
 @pytest.mark.usefixtures("_little_memory")
-def test_a_chunk_larger_than_its_file_is_not_read() -> None:
-    net = make_net(input_layer() + inner_product("ip", "x"))
-    net.save_hdf5("a.h5")
-    with h5py.File("a.h5", "r+") as file:
-        values = file["data/ip/0"][()]
-        del file["data/ip/0"]
-        file.create_dataset("data/ip/0", values.shape, "f4", maxshape=(None, None), chunks=(2**28, 1))
-    with pytest.raises(CheckError, match="2147483648 bytes of memory were asked for"):
+@pytest.mark.parametrize(
+    ("shape", "chunk"), [((4, 3), (2**28, 1)), ((10**6, 5), (3, 1))], ids=["one large chunk", "many small chunks"]
+)
+def test_chunks_that_take_more_than_what_is_in_them(shape: tuple[int, int], chunk: tuple[int, int]) -> None:
+    net = make_net(input_layer("x", 1, shape[1]) + inner_product("ip", "x", outputs=shape[0]))
+    with h5py.File("a.h5", "w") as file:
+        file.create_dataset("data/ip/0", shape, "f4", maxshape=(None, None), chunks=chunk)
+    with pytest.raises(CheckError, match="bytes of memory were asked for"):
         net.load_hdf5("a.h5")
 
 

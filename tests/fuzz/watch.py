@@ -22,7 +22,7 @@ WALL_SECONDS = 60  # for those that wait for something; more, since others use t
 _MMAP_THRESHOLD = -3
 _SLACK = 4 << 20  # bytes: what is taken again is known roughly
 _PATIENCE = 2.0  # seconds
-_untouched_at_first = 0
+_untouched_at_first: int | None = None  # not known until ``arm``
 
 
 @dataclass
@@ -106,7 +106,7 @@ def watched(size: int) -> Iterator[Cost]:
         file.write("5")  # the peak starts anew
     before, start = _status("VmRSS"), time.process_time()
     limit = resource.getrlimit(resource.RLIMIT_DATA)
-    freed = max(0, _untouched() - _untouched_at_first)
+    freed = 0 if _untouched_at_first is None else max(0, _untouched() - _untouched_at_first)
     faulthandler.dump_traceback_later(WALL_SECONDS, exit=True)
     signal.setitimer(signal.ITIMER_PROF, CPU_SECONDS)
     resource.setrlimit(resource.RLIMIT_DATA, (_status("VmData") + allowed - _SLACK - freed, limit[1]))
