@@ -97,7 +97,7 @@ def _conformance() -> int:
         print(f"5. conformance is left out: {error}")
         return 0
     print("5. the recordings of original Caffe:", flush=True)
-    return int(conformance_main(["run", "--allow-unsupported"]))
+    return int(conformance_main(["run", "--allow-unsupported", "-j", str(min(os.cpu_count() or 1, 8))]))
 
 
 def main(arguments: Sequence[str]) -> int:
