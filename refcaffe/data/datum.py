@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from refcaffe.checks import Checker
+from refcaffe.kernels import datum as kernel
 from refcaffe.proto import caffe_pb2
 from refcaffe.proto.wire import Malformed, Reader
 
@@ -81,6 +82,24 @@ def parse(value: bytes | memoryview, datum: Datum | None = None) -> Datum:
         datum = Datum()
     else:
         datum.clear()
+    if not _parse_common(value, datum):
+        _parse_any(value, datum)
+    return datum
+
+
+def _parse_common(value: bytes | memoryview, datum: Datum) -> bool:
+    """Read a record as Caffe's tools write it; False, and nothing done, if it is another one."""
+    message = np.frombuffer(value, np.uint8) if len(value) else _NO_BYTES
+    found = np.zeros(7, np.int64)
+    if not kernel.find_fields(message, found):
+        return False
+    datum.channels, datum.height, datum.width, datum.label, encoded, start, size = found.tolist()
+    datum.encoded = encoded != 0
+    datum.data = message[start : start + size]
+    return True
+
+
+def _parse_any(value: bytes | memoryview, datum: Datum) -> None:
     floats: list[NDArray[np.float32]] = []
     reader = Reader(value)
     try:
@@ -90,7 +109,6 @@ def parse(value: bytes | memoryview, datum: Datum | None = None) -> Datum:
         datum.damage = f"{error} at byte {reader.position} of {reader.end}"
     if floats:
         datum.float_data = floats[0] if len(floats) == 1 else np.concatenate(floats)
-    return datum
 
 
 def _read_field(datum: Datum, reader: Reader, floats: list[NDArray[np.float32]]) -> None:

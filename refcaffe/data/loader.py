@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple, Protocol
 
@@ -45,7 +45,7 @@ class _Job(NamedTuple):
 
     item: Item
     image: Datum | Mat | None  # if it is there already
-    words: tuple[int, ...]
+    words: Sequence[int]
     out: NDArray[Any]
 
 
@@ -96,9 +96,12 @@ class BatchLoader:
         def work(job: _Job) -> None:
             if stopping():
                 raise QueueClosed
-            with _telling(job.item):
+            try:
                 image = self._open(job.item) if job.image is None else job.image
                 self._transformer.transform_item(image, job.out, job.words)
+            except (CheckError, MemoryError):
+                with _telling(job.item):
+                    raise
 
         workers.for_each(jobs, work)
         for job in jobs:
@@ -106,6 +109,7 @@ class BatchLoader:
 
     def _plan(self, batch: Batch, stopping: Callable[[], bool]) -> list[_Job]:
         jobs: list[_Job] = []
+        words = self._transformer.draw(self._batch_size)
         for i in range(self._batch_size):
             if stopping():
                 raise QueueClosed
@@ -116,7 +120,7 @@ class BatchLoader:
                 labels = batch.label.mutable_cpu_data() if self._labels else None
             if labels is not None:
                 labels[i] = item.label
-            jobs.append(_Job(item, image, self._transformer.draw(), items[i]))
+            jobs.append(_Job(item, image, words[i], items[i]))
         return jobs
 
     def _begin(self, batch: Batch, item: Item) -> Datum | Mat | None:

@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 from refcaffe import context
 from refcaffe.blob import Blob
 from refcaffe.checks import Checker
-from refcaffe.data.place import Place
 from refcaffe.proto import caffe_pb2, io
 from refcaffe.telling import telling
 
@@ -67,15 +66,14 @@ class Means:
             self.values = np.repeat(values, channels)
 
     @cached_property
-    def _image(self) -> NDArray[Any]:
-        """The first image in the mean file, (C, H, W)."""
+    def image(self) -> NDArray[Any] | None:
+        """The first image in the mean file, (C, H, W); None without a file."""
         mean = self._file
-        assert mean is not None
+        if mean is None:
+            return None
         images: NDArray[Any] = mean.cpu_data().reshape(mean.num, mean.channels, mean.height, mean.width)
         return images[0]
 
-    def at(self, place: Place) -> NDArray[Any] | None:
-        """What to subtract from the pixels at a place: (C, h, w), or (C, 1, 1); None: nothing."""
-        if self._file is not None:
-            return place.of(self._image)
-        return self.values[:, np.newaxis, np.newaxis] if self.values.size else None
+    def each(self, channels: int) -> NDArray[Any]:
+        """What to subtract from each channel where there is no image."""
+        return self.values if self.values.size else np.zeros(channels, self._dtype)

@@ -13,9 +13,10 @@ from refcaffe import context
 from refcaffe.blob import Blob
 from refcaffe.checks import Checker
 from refcaffe.data.datum import Datum
-from refcaffe.data.decode import COLOR, GRAY, NATIVE, decode
+from refcaffe.data.decode import COLOR, GRAY, NATIVE, apart, decode
 from refcaffe.data.means import Means
 from refcaffe.data.place import Place
+from refcaffe.kernels.transform import less_image, less_values
 from refcaffe.proto import caffe_pb2
 from refcaffe.rng import Stream
 
@@ -60,6 +61,9 @@ class DataTransformer:
         self._crop = int(param.crop_size)
         self._scale = self.dtype.type(param.scale)
         self._means = Means(param, self.dtype)
+        self._force = param.force_color or param.force_gray
+        self._mirrors = param.mirror
+        self._fitting: tuple[Any, ...] | None = None  # what was checked last: most images are like the one before
         self.stream: Stream | None = None
 
     # --- random words
@@ -79,10 +83,14 @@ class DataTransformer:
         _check.gt(n, 0, "n > 0")
         return self.stream.raw() % n  # type: ignore[union-attr]
 
-    def draw(self) -> tuple[int, ...]:
-        """The random words of one image, for ``transform_item``."""
+    def draw(self, count: int) -> list[list[int]]:
+        """The random words of so many images, for ``transform_item``."""
         words = int(self._param.mirror) + (2 if self._train and self._crop else 0)
-        return tuple(self.rand(1 << 32) for _ in range(words))
+        if not words:
+            return [[]] * count
+        _check(self.stream, "rng_")
+        drawn: list[list[int]] = self.stream.raws(count * words).reshape(count, words).tolist()  # type: ignore[union-attr]
+        return drawn
 
     # --- shapes
 
@@ -153,24 +161,34 @@ class DataTransformer:
         if datum.encoded:
             self._mat(self.decode(datum), top, out, rand)
             return
-        if self._param.force_color or self._param.force_gray:
+        if self._force:
             _log.error("force_color and force_gray only for encoded datum")
-        self._check_fits(datum.shape, top, "datum")
-        self._check_size(datum.shape, top, "datum")
+        this = datum.shape, top, "datum"
+        known = this == self._fitting
+        if not known:
+            self._check_fits(*this)
+            self._check_size(*this)
         mirror = self._mirror(rand)
-        self._check_image(datum.shape, "datum")
+        if not known:
+            self._check_image(datum.shape, "datum")
+            self._fitting = this
         self._write(datum.pixels(), self._place(datum.shape, top, mirror, rand), out())
 
     def _mat(self, mat: Mat, top: Shape, out: Callable[[], Mat], rand: Callable[[int], int]) -> None:
-        planes = _planes(mat)
-        self._check_fits(planes.shape, top, "img")
+        shape = _planes(mat).shape
+        this = shape, top, "img"
+        known = this == self._fitting
+        if not known:
+            self._check_fits(*this)
         _check(mat.dtype == np.uint8, "cv_img.depth() == CV_8U", "Image data type must be unsigned byte")
         mirror = self._mirror(rand)
-        self._check_image(planes.shape, "img")
-        self._check_size(planes.shape, top, "img")
-        place = self._place(planes.shape, top, mirror, rand)
+        if not known:
+            self._check_image(shape, "img")
+            self._check_size(*this)
+        place = self._place(shape, top, mirror, rand)
         _check(mat.size, "cv_cropped_img.data")
-        self._write(planes, place, out())
+        self._fitting = this
+        self._write(apart(mat), place, out())
 
     def decode(self, datum: Datum) -> Mat:
         """The pixels of an encoded record; on any thread."""
@@ -180,7 +198,7 @@ class DataTransformer:
         return decode(datum.data, COLOR if color else GRAY if gray else NATIVE)
 
     def _mirror(self, rand: Callable[[int], int]) -> bool:
-        return self._param.mirror and rand(2) == 1
+        return self._mirrors and rand(2) == 1
 
     def _place(self, shape: Sequence[int], top: Shape, mirror: bool, rand: Callable[[int], int]) -> Place:
         h_off = w_off = 0
@@ -212,16 +230,12 @@ class DataTransformer:
         self._means.spread(shape[0])
 
     def _write(self, planes: Mat, place: Place, out: Mat) -> None:
-        """(pixel - mean) * scale, each step rounded, in as few passes as there are steps."""
-        pixels, mean = place.of(planes), self._means.at(place)
-        if mean is not None:
-            np.subtract(pixels, mean, out=out, dtype=self.dtype)
-            if self._scale != 1:
-                out *= self._scale
-        elif self._scale != 1:
-            np.multiply(pixels, self._scale, out=out, dtype=self.dtype)
+        image = self._means.image
+        part = planes, place.mirror, place.h_off, place.w_off
+        if image is None:
+            less_values(*part, self._means.each(len(planes)), self._scale, out)
         else:
-            out[...] = pixels
+            less_image(*part, image, self._scale, out)
 
     def transform_blob(self, source: Blob, top: Blob) -> None:
         """All items of ``source`` into ``top``, with one mirror and one place for all.
@@ -243,9 +257,8 @@ class DataTransformer:
         self._means.check_file(shape, "input")
         self._means.check_values(channels, "input")
         data = _items(source)
-        mean = self._means.at(Place(False, 0, 0, height, width))
-        if mean is not None:
-            data -= mean
+        image = self._means.image
+        data -= self._means.each(channels)[:, np.newaxis, np.newaxis] if image is None else image
         out = top.mutable_cpu_data()
         out.reshape(_shape(top))[:num] = place.of(data)
         if self._scale != 1:

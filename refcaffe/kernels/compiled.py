@@ -23,33 +23,32 @@ def _compiler() -> Callable[..., Any] | None:
     return compiler
 
 
-def _compile(function: Callable[..., Any]) -> Callable[..., Any]:
-    compiler = _compiler()
-    return function if compiler is None else compiler(function)
-
-
 class Kernel:
     """A function that is compiled when it is first called, and cached on disk for the next process.
 
     Importing Numba takes longer than importing refcaffe, hence so late. No fused multiply-add and no reordering:
-    every operation is rounded as it is written. The compiled loop runs without the GIL. Where Numba is missing the
-    function runs as it is, with the same result, slowly.
+    every operation is rounded as it is written. The compiled loop runs without the GIL. Where Numba is missing
+    ``plain`` runs, in NumPy, with the same result; without that the function as it is, slowly.
     """
 
-    def __init__(self, function: Callable[..., Any]) -> None:
+    def __init__(self, function: Callable[..., Any], plain: Callable[..., Any] | None) -> None:
         update_wrapper(self, function)
         self._function = function
+        self._plain = plain or function
         self._compiled: Callable[..., Any] | None = None
 
     def __call__(self, *args: Any) -> Any:
         if self._compiled is None:
-            self._compiled = _compile(self._function)
+            compiler = _compiler()
+            self._compiled = self._plain if compiler is None else compiler(self._function)
         return self._compiled(*args)
 
 
-def compiled(function: Callable[..., Any]) -> Kernel:
-    """Make a function of arrays and numbers, with plain loops inside, a kernel."""
-    return Kernel(function)
+def compiled(function: Callable[..., Any] | None = None, *, plain: Callable[..., Any] | None = None) -> Any:
+    """Make a function of arrays and numbers, with plain loops inside, a ``Kernel``: decorator."""
+    if function is None:
+        return lambda function: Kernel(function, plain)
+    return Kernel(function, plain)
 
 
 def copied(source: Any, target: Any) -> Any:

@@ -103,7 +103,8 @@ def test_words_drawn_first_and_work_done_in_any_order(folder, setup, random):
     wanted = expected(param, train, dtype, images, mean, own_words())
     made = transformer(param, train, dtype, mean, folder)
     out = np.empty((len(images), *wanted[0].shape), dtype)
-    jobs = [(parse(serialize(image)), out[i], made.draw()) for i, image in enumerate(images)]
+    words = made.draw(len(images))
+    jobs = [(parse(serialize(image)), out[i], words[i]) for i, image in enumerate(images)]
     random.shuffle(jobs)
     for job in jobs:
         made.transform_item(*job)
@@ -160,7 +161,7 @@ def test_words_of_no_use_are_not_drawn():
     for text, train, words in [("", 1, 0), ("crop_size: 1", 0, 0), ("crop_size: 1", 1, 2), ("mirror: true", 0, 1)]:
         param = io.parse_text(text, caffe_pb2.TransformationParameter, "param")
         made = transformer(param, train)
-        assert len(made.draw()) == words
+        assert [len(drawn) for drawn in made.draw(1)] == [words]
         assert made.needs_rand == (words > 0)
         assert context.current().stream.draws == (words > 0)
 
