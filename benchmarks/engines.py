@@ -90,14 +90,14 @@ def refcaffe_engine(name: str, batch: int | None) -> Process:
 
 
 def torch_engine(name: str, batch: int | None) -> Process:
-    python = _python_with("torch")
+    python = python_with("torch")
     first = {"layers": nets.layer_list(nets.load(name, batch)), "threads": num_threads()}
     return Process([python, str(HERE / "peers" / "torch_net.py")], first)
 
 
 def opencv_engine(name: str, batch: int | None) -> Process:
     """Without labels and losses, which it doesn't know."""
-    python = _python_with("cv2.dnn", "readNetFromCaffe")
+    python = python_with("cv2.dnn", "readNetFromCaffe")
     folder = Path(tempfile.mkdtemp(prefix="refcaffe-benchmark-"))
     net = nets.load(name, batch)
     net.save(str(folder / "net.caffemodel"))
@@ -123,7 +123,7 @@ def caffe_engine(name: str, batch: int | None) -> CaffeTime:
     return CaffeTime(program, name, batch)
 
 
-def _python_with(module: str, attribute: str = "__name__") -> str:
+def python_with(module: str, attribute: str = "__name__") -> str:
     """This Python or the one that REFCAFFE_BENCHMARK_PYTHON names, whichever has a module with an attribute."""
     for python in (os.environ.get("REFCAFFE_BENCHMARK_PYTHON"), sys.executable):
         code = f"import {module} as module; module.{attribute}"

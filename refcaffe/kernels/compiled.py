@@ -34,13 +34,13 @@ class Kernel:
     def __init__(self, function: Callable[..., Any], plain: Callable[..., Any] | None) -> None:
         update_wrapper(self, function)
         self._function = function
-        self._plain = plain or function
+        self.plain = plain or function
         self._compiled: Callable[..., Any] | None = None
 
     def __call__(self, *args: Any) -> Any:
         if self._compiled is None:
             compiler = _compiler()
-            self._compiled = self._plain if compiler is None else compiler(self._function)
+            self._compiled = self.plain if compiler is None else compiler(self._function)
         return self._compiled(*args)
 
 

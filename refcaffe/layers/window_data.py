@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from refcaffe import context
 from refcaffe.blob import Blob
 from refcaffe.checks import Checker, CheckError
-from refcaffe.data import decode
+from refcaffe.data import decode, workers
 from refcaffe.data.prefetch import Batch, Load
 from refcaffe.data.queue import QueueClosed
 from refcaffe.data.windows import Warp, Window, WindowFile, warp
@@ -64,6 +64,14 @@ class WindowData(PrefetchingLayer):
         return self._loader.load
 
 
+class _Unreadable(Exception):
+    """The image of a sample cannot be read."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.number = number
+
+
 class _Loader:
     """Samples windows and puts them into batches."""
 
@@ -72,6 +80,7 @@ class _Loader:
         self._transform = param.transform_param
         self._windows = windows
         self._stream = stream
+        self._words = 1 + self._transform.mirror  # for a window
         self._dtype = dtype
         self._mean: NDArray[Any] | None = None  # (channels, height, width), or (channels, 1, 1)
         self._mean_offset: int | None = None  # of a mean image
@@ -92,45 +101,57 @@ class _Loader:
             _check(values.size in (1, channels), expression, text)
             self._mean = np.broadcast_to(values[:, np.newaxis, np.newaxis], (channels, 1, 1))
 
-    def _rand(self, n: int) -> int:
-        _check(self._stream is not None, "prefetch_rng_")
-        return self._stream.raw() % n  # type: ignore[union-attr]
-
     def load(self, batch: Batch, stopping: Callable[[], bool]) -> None:
         """Fill a batch. An image that cannot be read ends it: what is behind stays 0, its labels what they were."""
         data, labels = batch.data.mutable_cpu_data(), batch.label.mutable_cpu_data()
-        batch_size = len(data)
         data.fill(0)
+        samples = self._sample(len(data))
+        done = drawn = len(samples)
+
+        def fill(i: int) -> None:
+            if stopping():
+                raise QueueClosed
+            window, mirror = samples[i]
+            with telling(lambda: f"{window} of window file '{self._param.source}'"):
+                pixels = self._read(window)
+                if pixels is None:
+                    raise _Unreadable(i)
+                self._write(window, pixels, mirror, data[i])
+
+        try:
+            workers.for_each(range(len(samples)), fill)
+        except _Unreadable as first:
+            done, drawn = first.number, first.number + 1
+            decode.could_not_open(self._windows.paths[samples[done][0].image])
+            data[done:] = 0
+        labels[:done] = [window.label for window, _ in samples[:done]]
+        if self._stream is not None:
+            self._stream.skip(self._words * drawn)
+
+    def _sample(self, batch_size: int) -> list[tuple[Window, bool]]:
+        """The windows of a batch, and which of them are to be turned; the words they need stay in the stream."""
         windows = self._windows
         foreground = int(np.float32(batch_size) * np.float32(self._param.fg_fraction))
         _check.gt(len(windows.foreground), 0, "fg_windows_.size() > 0")
         _check.gt(len(windows.background), 0, "bg_windows_.size() > 0")
-        for i in range(batch_size):
-            if stopping():
-                raise QueueClosed
+        if not batch_size:
+            return []
+        _check(self._stream is not None, "prefetch_rng_")
+        words = self._stream.ahead(batch_size * self._words).reshape(batch_size, -1).tolist()  # type: ignore[union-attr]
+        samples = []
+        for i, (number, *mirror) in enumerate(words):
             sampled = windows.foreground if i >= batch_size - foreground else windows.background
-            number = self._rand(len(sampled))
-            window = sampled[number]
-            mirror = bool(self._transform.mirror and self._rand(2))
-            with telling(lambda window=window: f"{window} of window file '{self._param.source}'"):  # type: ignore[misc]
-                pixels = self._read(window)
-                if pixels is None:
-                    return
-                self._write(window, pixels, mirror, data[i])
-            labels[i] = window.label
+            samples.append((sampled[number % len(sampled)], bool(mirror and mirror[0] % 2)))
+        return samples
 
     def _read(self, window: Window) -> NDArray[Any] | None:
-        """The image that a window is in; None, and a line in the log, if it cannot be read."""
+        """The image that a window is in; None if it cannot be read."""
         windows = self._windows
         if not 0 <= window.image < len(windows.paths):
             _check.fatal(f"There is no image {window.image} among {len(windows.paths)}.")
         if self._param.cache_images:
             return decode.decode(windows.kept[window.image], decode.COLOR)
-        path = windows.paths[window.image]
-        pixels = decode.read_image(path)
-        if pixels is None:
-            decode.could_not_open(path)
-        return pixels
+        return decode.read_image(windows.paths[window.image])
 
     def _write(self, window: Window, pixels: NDArray[Any], mirror: bool, out: NDArray[Any]) -> None:
         """Cut, resize, mirror, subtract and scale."""

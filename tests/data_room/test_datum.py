@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from refcaffe.checks import CheckError
 from refcaffe.data import parse, serialize
+from refcaffe.kernels.datum import ENCODED, SIZE, START, find_fields
 from refcaffe.proto import caffe_pb2
 
 int32 = st.integers(-(2**31), 2**31 - 1)
@@ -125,3 +126,25 @@ def test_too_few_values():
 def test_pixels_have_three_axes():
     with pytest.raises(ValueError, match="channels, height, width"):
         serialize(np.zeros((2, 2), np.uint8))
+
+
+@given(messages(), st.integers(0, 400), st.integers(0, 255))
+def test_the_fast_look_sees_what_the_library_sees_or_nothing(message, place, byte):
+    damaged = bytearray(message.SerializeToString())
+    if damaged:
+        damaged[place % len(damaged)] = byte
+    found = np.zeros(7, np.int64)
+    seen = np.frombuffer(bytes(damaged), np.uint8) if damaged else np.empty(0, np.uint8)
+    if find_fields(seen, found):
+        wanted = caffe_pb2.Datum.FromString(bytes(damaged))
+        start, size = found[START], found[SIZE]
+        assert found[:ENCODED].tolist() == [getattr(wanted, name) for name in FIELDS]
+        assert bool(found[ENCODED]) == wanted.encoded
+        assert seen[start : start + size].tobytes() == wanted.data
+        assert not wanted.float_data
+
+
+def test_the_fast_look_sees_what_the_tools_write():
+    records = [serialize(np.zeros((3, 4, 5), np.uint8), 7), serialize(np.zeros((3, 300, 500), np.uint8))]
+    records.append(caffe_pb2.Datum(encoded=True, label=1000, data=b"jpeg").SerializeToString())
+    assert all(find_fields(np.frombuffer(record, np.uint8), np.zeros(7, np.int64)) for record in records)
