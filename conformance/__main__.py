@@ -1,8 +1,7 @@
 """``python -m conformance``."""
 
-import sys
-
 from conformance.cli import main
+from refcaffe.cli import process
 
 if __name__ == "__main__":
-    sys.exit(main())
+    process.run(main)

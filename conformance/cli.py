@@ -25,8 +25,8 @@ from conformance.report.environment import environment
 from conformance.run import run_cases
 
 _EPILOG = """\
-exit status: 0 all cases equal; 1 a case failed or is not yet supported; 2 wrong usage, or no case found;
-130 interrupted.
+exit status: 0 all cases equal; 1 a case failed or is not yet supported; 2 wrong usage, or no case found.
+Ctrl-C ends the program by SIGINT, which a shell shows as 130.
 """
 
 
@@ -123,9 +123,6 @@ def main(argv: Sequence[str] | None = None, prog: str = "python -m conformance")
         if arguments.command == "new":
             return scaffold.run(arguments)
         return _COMMANDS[arguments.command](_chosen(arguments), arguments)
-    except KeyboardInterrupt:
-        print("interrupted", file=sys.stderr)
-        return 130
     except BrokenPipeError:  # the reader of a pipe has had enough: `… list | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1

@@ -10,8 +10,8 @@ import sys
 from refcaffe.alias import install_as_caffe
 
 
-def main() -> int:
-    """Run the program, or the command; returns the command's exit status."""
+def main() -> None:
+    """Run the program, or be the command."""
     arguments = sys.argv[1:]
     first = arguments[0] if arguments else ""
     if first.endswith(".py") and os.path.isfile(first):
@@ -20,16 +20,15 @@ def main() -> int:
         if not getattr(sys.flags, "safe_path", False):
             sys.path[0] = os.path.dirname(os.path.abspath(first))
         runpy.run_path(first, run_name="__main__")
-        return 0
-    if first == "-m" and len(arguments) > 1:
+    elif first == "-m" and len(arguments) > 1:
         install_as_caffe()
         sys.argv = arguments[1:]
         runpy.run_module(arguments[1], run_name="__main__", alter_sys=True)
-        return 0
-    from refcaffe.cli.main import main as command
+    else:
+        from refcaffe.cli.main import program
 
-    return command()
+        program()
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

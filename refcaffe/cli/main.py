@@ -7,11 +7,12 @@ import logging
 import os
 import sys
 from collections.abc import Callable
+from typing import NoReturn
 
 import refcaffe
 from refcaffe.alias import install_as_caffe
 from refcaffe.checks import CheckError
-from refcaffe.cli import fatal
+from refcaffe.cli import fatal, process
 from refcaffe.cli.flags import CAFFE_FLAGS, OWN_FLAGS, Flags, describe, parse
 from refcaffe.glog import log_to_folder, log_to_stderr
 
@@ -117,11 +118,8 @@ def _ours(command: str, arguments: list[str]) -> int:
         return 1
 
 
-def main(arguments: list[str] | None = None) -> int:
-    """Run the command line; returns the exit status: 0, 1 for bad flags, 134 for a failed check, 130 for Ctrl-C."""
-    if arguments is None:
-        arguments = sys.argv[1:]
-        install_as_caffe()  # what modules of Python layers import
+def main(arguments: list[str]) -> int:
+    """Run a command line; returns the exit status: 0, 1 for bad flags, 134 for a failed check."""
     first = arguments[0] if arguments else ""
     try:
         if first in ("-h", "help"):
@@ -136,9 +134,12 @@ def main(arguments: list[str] | None = None) -> int:
         if first in TOOLS:
             return _tool(first, arguments[1:])
         return _brew(arguments)
-    except KeyboardInterrupt:
-        print("interrupted", file=sys.stderr)
-        return 130
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # nobody reads any more: not an error
         return 141
+
+
+def program() -> NoReturn:
+    """Be the command line's process, to its end."""
+    install_as_caffe()  # what modules of Python layers import
+    process.run(main)

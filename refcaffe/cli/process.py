@@ -1,0 +1,61 @@
+"""The process of a command line: how it ends, above all by Ctrl-C."""
+
+from __future__ import annotations
+
+import _thread
+import signal
+import sys
+import threading
+import weakref
+from collections.abc import Callable
+from types import FrameType
+from typing import Any, NoReturn
+
+_LATER = 0.01  # seconds
+
+
+class _Interrupt(KeyboardInterrupt):
+    """Of Python's own class there are no weak references."""
+
+
+class _Interrupts:
+    """A handler of SIGINT that is not ignored.
+
+    It raises KeyboardInterrupt, as Python's own. That gets lost where it meets a bare ``except``, as there are some in
+    what large packages do when they are imported, or a callback. Then it is raised again, until ``over``.
+    """
+
+    def __init__(self) -> None:
+        self.over = False
+        self._raised: set[Any] = set()
+
+    def __call__(self, number: int, frame: FrameType | None) -> NoReturn:
+        interrupt = _Interrupt()
+        self._raised.add(weakref.ref(interrupt, self._gone))
+        raise interrupt
+
+    def _gone(self, interrupt: Any) -> None:
+        self._raised.discard(interrupt)
+        if not self.over:  # not here: this may be a callback, too
+            threading.Timer(_LATER, _thread.interrupt_main).start()
+
+
+def run(main: Callable[[list[str]], int]) -> NoReturn:
+    """Give a command line its words, and end the process with the status that it returns.
+
+    Ctrl-C ends the process by SIGINT, as it does Caffe's programs: a shell shows 130, and leaves a loop.
+    """
+    interrupts = _Interrupts()
+    try:
+        if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+            signal.signal(signal.SIGINT, interrupts)
+        status = main(sys.argv[1:])
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        # By an exit status alone it could not be done: run with -m, Python ends by SIGINT all the same if the
+        # interruption came while text was executed, as for a named tuple.
+        sys.excepthook = lambda *_: None  # it has been said
+        raise KeyboardInterrupt from None
+    finally:
+        interrupts.over = True
+    sys.exit(status)
