@@ -1,6 +1,11 @@
-"""Every shipped case of the kinds that have a runner, one test each, on refcaffe."""
+"""Every shipped case of the kinds that have a runner, one test each, on refcaffe and the device of REFCAFFE_DEVICE.
+
+``-k layer/pooling/max`` picks cases, as does an id: ``test_fixtures.py::test_case[layer/pooling/max-ties]``.
+"""
 
 from __future__ import annotations
+
+import os
 
 import pytest
 
@@ -22,7 +27,7 @@ def _cases() -> list[Case]:
 
 @pytest.fixture(scope="module")
 def engine() -> Engine:
-    return make_engine("refcaffe", "cpu")
+    return make_engine("refcaffe", os.environ.get("REFCAFFE_DEVICE", "cpu"))
 
 
 @pytest.mark.parametrize("case", [pytest.param(case, id=case.id) for case in _cases()])
