@@ -83,7 +83,9 @@ def build_parser(prog: str) -> argparse.ArgumentParser:
         action="store_true",
         help="cases that are not yet supported do not fail the run",
     )
-    run.add_argument("-j", "--jobs", type=_positive, default=1, metavar="N", help="processes (default: 1)")
+    run.add_argument(
+        "-j", "--jobs", type=_jobs, default=1, metavar="N", help="processes; auto: one per core (default: 1)"
+    )
     run.add_argument(
         "--recordings",
         type=Path,
@@ -106,8 +108,8 @@ def build_parser(prog: str) -> argparse.ArgumentParser:
     return parser
 
 
-def _positive(text: str) -> int:
-    number = int(text)
+def _jobs(text: str) -> int:
+    number = os.cpu_count() or 1 if text == "auto" else int(text)
     if number < 1:
         raise argparse.ArgumentTypeError("at least 1")
     return number

@@ -24,6 +24,17 @@ def test_a_right_case_exits_0(rng_case: Path, capsys: pytest.CaptureFixture[str]
     assert "1 of 1 cases equal, 0 failed" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize(("jobs", "status"), [("auto", 0), ("3", 0), ("0", 2), ("-1", 2), ("some", 2)])
+def test_jobs_are_a_number_or_as_many_as_there_are_cores(rng_case: Path, jobs: str, status: int) -> None:
+    words = ["run", "--fixtures", str(rng_case), "-j", jobs]
+    if status:
+        with pytest.raises(SystemExit, match=str(status)):
+            cli.main(words)
+    else:
+        assert cli.main(words) == 0
+        assert cli.build_parser("p").parse_args(words).jobs == (os.cpu_count() if jobs == "auto" else int(jobs))
+
+
 def test_a_wrong_case_exits_1_and_shows_the_first_difference(
     rng_case: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
