@@ -16,7 +16,13 @@ from refcaffe.kernels.parallel import GRAIN, for_ranges  # GRAIN is made of whol
 FUSED_BLOCK = 32
 
 
-@compiled
+def _plain_axpy_float32(alpha: Any, x: Any, y: Any) -> None:
+    fused = x.size // FUSED_BLOCK * FUSED_BLOCK
+    y[:fused] = np.float64(alpha) * x[:fused].astype(np.float64) + y[:fused]
+    y[fused:] += alpha * x[fused:]
+
+
+@compiled(plain=_plain_axpy_float32)
 def _axpy_float32(alpha: Any, x: Any, y: Any) -> None:
     fused = x.size // 32 * 32
     # A product of two singles is exact in double: one rounding is left, as in a fused operation.

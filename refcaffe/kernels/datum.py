@@ -14,7 +14,7 @@ _DATA, _SIZED, _VARINT, _ENCODED = 4, 2, 0, 7
 _PLACES = np.array([-1, CHANNELS, HEIGHT, WIDTH, -1, LABEL, -1, ENCODED])  # of a field's value
 
 
-@compiled
+@compiled  # and no NumPy form: a few bytes, each of which says what the next ones are
 def find_fields(message: Any, found: Any) -> bool:
     """Write the values of a Datum's fields to ``found``: int64, zeros, as numbered above; START is where data begin.
 

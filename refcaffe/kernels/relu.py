@@ -4,10 +4,21 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from refcaffe.kernels.compiled import compiled, copied
 
 
-@compiled
+def _plain_forward(y: Any, slope: float, zero: float) -> None:
+    high, low = np.where(y < 0, zero, y), np.where(y > 0, zero, y)
+    np.add(high, slope * low, out=y)
+
+
+def _plain_backward(dx: Any, x: Any, slope: float, zero: float, one: float) -> None:
+    dx *= np.where(x <= 0, slope, zero) + np.where(x > 0, one, zero)
+
+
+@compiled(plain=_plain_forward)
 def _forward(y: Any, slope: float, zero: float) -> None:
     for i in range(y.size):
         high = zero if y[i] < 0 else y[i]
@@ -15,7 +26,7 @@ def _forward(y: Any, slope: float, zero: float) -> None:
         y[i] = high + slope * low
 
 
-@compiled
+@compiled(plain=_plain_backward)
 def _backward(dx: Any, x: Any, slope: float, zero: float, one: float) -> None:
     for i in range(dx.size):
         below = slope if x[i] <= 0 else zero

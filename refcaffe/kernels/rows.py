@@ -27,14 +27,26 @@ KERNEL sum_rows(long long n, const T* order, const T* begins, const T* counts, c
 """)
 
 
-@compiled
+def _plain_add_rows(index: Any, rows: Any, target: Any) -> None:
+    for n, row in zip(index.tolist(), rows, strict=True):
+        target[n] += row
+
+
+def _plain_sum_rows(order: Any, begins: Any, counts: Any, rows: Any, out: Any) -> None:
+    out.fill(0)
+    for total, begin, count in zip(out, begins.astype(int), counts.astype(int), strict=True):
+        for row in rows[order[begin : begin + count].astype(int)]:
+            total += row
+
+
+@compiled(plain=_plain_add_rows)
 def _add_rows(index: Any, rows: Any, target: Any) -> None:
     for n in range(len(index)):
         for j in range(rows.shape[1]):
             target[index[n], j] += rows[n, j]
 
 
-@compiled
+@compiled(plain=_plain_sum_rows)
 def _sum_rows(order: Any, begins: Any, counts: Any, rows: Any, out: Any) -> None:
     for n in range(len(out)):
         out[n] = 0
