@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from refcaffe.kernels import lrn_device as device
+from refcaffe.kernels import plain_lrn as plain
 from refcaffe.kernels.compiled import compiled
 from refcaffe.kernels.cuda import on_cuda
 from refcaffe.kernels.parallel import GRAIN, for_each, scratch
@@ -15,7 +16,7 @@ from refcaffe.kernels.parallel import GRAIN, for_each, scratch
 # The kernels work on the pixels ``first`` ... ``end`` - 1 of image ``n``: unsigned, as in ``im2col``.
 
 
-@compiled
+@compiled(plain=plain.scale)
 def _scale(x: Any, n: int, first: int, end: int, half: int, k: float, alpha: float, scale: Any) -> None:
     channels, start, stop = x.shape[1], np.uintp(first), np.uintp(end)
     for p in range(start, stop):
@@ -36,7 +37,7 @@ def _scale(x: Any, n: int, first: int, end: int, half: int, k: float, alpha: flo
                 scale[n, c, p] -= alpha * (x[n, tail, p] * x[n, tail, p])
 
 
-@compiled
+@compiled(plain=plain.subtract_neighbours)
 def _subtract_neighbours(
     x: Any, y: Any, dy: Any, scale: Any, n: int, first: int, end: int, half: int, factor: float, ratio: Any, dx: Any
 ) -> None:

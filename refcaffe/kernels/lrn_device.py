@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from refcaffe.kernels import plain_lrn as plain
 from refcaffe.kernels.compiled import compiled
 from refcaffe.kernels.cuda import CudaKernels
 
@@ -42,7 +43,7 @@ KERNEL lrn_backward(long long n, const T* x, const T* y, const T* dy, const T* s
 """)
 
 
-@compiled
+@compiled(plain=plain.device_scale)
 def _scale(x: Any, size: int, k: float, alpha: float, total: Any, scale: Any) -> None:
     images, channels, pixels = x.shape
     half = (size - 1) // 2
@@ -60,7 +61,7 @@ def _scale(x: Any, size: int, k: float, alpha: float, total: Any, scale: Any) ->
                     scale[n, head - half, p] = k + total[p] * alpha
 
 
-@compiled
+@compiled(plain=plain.device_backward)
 def _backward(x: Any, y: Any, dy: Any, scale: Any, power: Any, size: int, factor: float, total: Any, dx: Any) -> None:
     images, channels, pixels = x.shape
     half = size - 1 - (size - (size + 1) // 2)

@@ -10,18 +10,18 @@ seeds = st.integers(0, 2**32 - 1)
 ODD = np.array([0.0, -0.0, np.inf, -np.inf, np.nan, 1e-45, -1e-45, 3e38, -3e38])
 
 
-def assert_same(kernel, *args):
+def assert_same(kernel, *args, work=()):
     """The compiled kernel and ``kernel.plain`` return the same, and write the same bits to their arrays.
 
-    Not-a-numbers count as one. Both start from copies of ``args``.
+    Not-a-numbers count as one. Both start from copies of ``args``; those numbered in ``work`` may differ afterwards.
     """
     assert kernel.plain is not kernel._function
     compiled, plain = (tuple(np.array(arg) if isinstance(arg, np.ndarray) else arg for arg in args) for _ in range(2))
     with np.errstate(all="ignore"):
         assert kernel(*compiled) == kernel.plain(*plain)
-    for one, other in zip(compiled, plain):
-        if isinstance(one, np.ndarray):
-            assert bits(one) == bits(other), (one, other)
+    for i, (one, other) in enumerate(zip(compiled, plain)):
+        if isinstance(one, np.ndarray) and i not in work:
+            assert bits(one) == bits(other), (i, one, other)
 
 
 def bits(array):
