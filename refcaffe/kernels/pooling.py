@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from refcaffe.device.room import require
+from refcaffe.kernels import plain_pooling as plain
 from refcaffe.kernels import pooling_device as device
 from refcaffe.kernels.compiled import compiled
 from refcaffe.kernels.cuda import on_cuda
@@ -111,7 +112,7 @@ class Phases:
 windows_of = lru_cache(maxsize=256)(Windows)  # layers ask in every pass, and many of a net are alike
 
 
-@compiled
+@compiled(plain=plain.max_forward)
 def _max_forward(
     x: Any,
     cells: Any,
@@ -145,7 +146,7 @@ def _max_forward(
                 mask[n, i, j] = cells[np.uintp(at[window])] if at[window] >= 0 else -1
 
 
-@compiled
+@compiled(plain=plain.max_backward)
 def _max_backward(dy: Any, mask: Any, dx: Any) -> None:
     pixels = dx.shape[1]
     for n in range(len(dx)):
@@ -156,7 +157,7 @@ def _max_backward(dy: Any, mask: Any, dx: Any) -> None:
                 dx[n, int(at)] += dy[n, i]
 
 
-@compiled
+@compiled(plain=plain.average_forward)
 def _average_forward(x: Any, rows: Any, columns: Any, divisors: Any, zero: float, y: Any) -> None:
     for n in range(len(x)):
         for i in range(len(rows)):
@@ -168,7 +169,7 @@ def _average_forward(x: Any, rows: Any, columns: Any, divisors: Any, zero: float
                 y[n, i, j] = total / divisors[i, j]
 
 
-@compiled
+@compiled(plain=plain.average_backward)
 def _average_backward(dy: Any, rows: Any, columns: Any, divisors: Any, dx: Any) -> None:
     for n in range(len(dx)):
         dx[n] = 0

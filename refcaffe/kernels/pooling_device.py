@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from refcaffe.kernels import plain_pooling as plain
 from refcaffe.kernels.compiled import compiled
 from refcaffe.kernels.cuda import CudaKernels
 
@@ -143,7 +144,7 @@ KERNEL stochastic_backward(long long n, GEOMETRY, const T* dy, const T* chosen, 
 """)
 
 
-@compiled
+@compiled(plain=plain.stochastic_train)
 def _stochastic_train(x: Any, rows: Any, columns: Any, zero: float, chosen: Any, y: Any) -> None:
     _, height, width = x.shape
     for n in range(len(x)):
@@ -165,7 +166,7 @@ def _stochastic_train(x: Any, rows: Any, columns: Any, zero: float, chosen: Any,
                             found = True
 
 
-@compiled
+@compiled(plain=plain.stochastic_test)
 def _stochastic_test(x: Any, rows: Any, columns: Any, zero: float, y: Any) -> None:
     for n in range(len(x)):
         for i in range(len(rows)):
@@ -179,7 +180,7 @@ def _stochastic_test(x: Any, rows: Any, columns: Any, zero: float, y: Any) -> No
                 y[n, i, j] = squares / total if total > 0 else zero
 
 
-@compiled
+@compiled(plain=plain.stochastic_backward)
 def _stochastic_backward(dy: Any, chosen: Any, rows: Any, columns: Any, zero: float, one: float, dx: Any) -> None:
     _, height, width = dx.shape
     for n in range(len(dx)):
