@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from refcaffe.kernels import plain_planes as plain
 from refcaffe.kernels.compiled import compiled, copied
 from refcaffe.kernels.parallel import GRAIN, for_ranges, scratch
 
@@ -67,7 +68,7 @@ def each_plane(formula: Callable[..., None], source: Any, target: Any, others: A
 # --- formulas: planes (rows, places), then values (rows,)
 
 
-@compiled
+@compiled(plain=plain.squared_distance)
 def squared_distance(x: Any, mean: Any, out: Any) -> None:
     """out = (x - mean)²"""
     for i in range(len(x)):
@@ -76,7 +77,7 @@ def squared_distance(x: Any, mean: Any, out: Any) -> None:
             out[i, p] = distance * distance
 
 
-@compiled
+@compiled(plain=plain.product)
 def product(x: Any, y: Any, out: Any) -> None:
     """out = x * y"""
     for i in range(len(x)):
@@ -84,7 +85,7 @@ def product(x: Any, y: Any, out: Any) -> None:
             out[i, p] = x[i, p] * y[i, p]
 
 
-@compiled
+@compiled(plain=plain.multiply)
 def multiply(x: Any, y: Any) -> None:
     """y *= x"""
     for i in range(len(x)):
@@ -92,7 +93,7 @@ def multiply(x: Any, y: Any) -> None:
             y[i, p] *= x[i, p]
 
 
-@compiled
+@compiled(plain=plain.normalize)
 def normalize(y: Any, mean: Any, deviation: Any) -> None:
     """y = (y - mean) / deviation"""
     for i in range(len(y)):
@@ -100,7 +101,7 @@ def normalize(y: Any, mean: Any, deviation: Any) -> None:
             y[i, p] = (y[i, p] - mean[i]) / deviation[i]
 
 
-@compiled
+@compiled(plain=plain.normalize_and_keep)
 def normalize_and_keep(y: Any, kept: Any, mean: Any, deviation: Any) -> None:
     """kept = y = (y - mean) / deviation"""
     for i in range(len(y)):
@@ -110,7 +111,7 @@ def normalize_and_keep(y: Any, kept: Any, mean: Any, deviation: Any) -> None:
             kept[i, p] = value
 
 
-@compiled
+@compiled(plain=plain.normalize_diff)
 def normalize_diff(dx: Any, y: Any, products: Any, total: Any, deviation: Any, factor: Any) -> None:
     """dx = ((y * products + total) * factor + dx) / deviation"""
     for i in range(len(y)):
@@ -118,7 +119,7 @@ def normalize_diff(dx: Any, y: Any, products: Any, total: Any, deviation: Any, f
             dx[i, p] = ((y[i, p] * products[i] + total[i]) * factor + dx[i, p]) / deviation[i]
 
 
-@compiled
+@compiled(plain=plain.scale)
 def scale(y: Any, factor: Any) -> None:
     """y *= factor as BLAS does it: by 0 everything becomes +0, NaN and infinity too."""
     for i in range(len(y)):
@@ -129,7 +130,7 @@ def scale(y: Any, factor: Any) -> None:
                 y[i, p] *= factor[i]
 
 
-@compiled
+@compiled(plain=plain.shift)
 def shift(y: Any, value: Any) -> None:
     """y += value"""
     for i in range(len(y)):
