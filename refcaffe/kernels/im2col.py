@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from refcaffe.device.room import require
+from refcaffe.kernels import plain_im2col as plain
 from refcaffe.kernels.compiled import compiled
 from refcaffe.kernels.im2col_runs import add_columns_runs, im2col_runs
 from refcaffe.side import Side
@@ -70,7 +71,7 @@ column_map = lru_cache(maxsize=256)(Columns)  # layers ask in every pass, and ma
 # for that keeps loops from being compiled to whole vectors.
 
 
-@compiled
+@compiled(plain=plain.im2col)
 def _im2col(images: Any, rows: Any, stride: int, pad: int, dilation: int, columns: Any, first_row: int) -> None:
     _, _, height, width = images.shape
     channels, kernel_rows, kernel_width, count, grid_rows, grid_width = columns.shape
@@ -105,7 +106,7 @@ def _im2col(images: Any, rows: Any, stride: int, pad: int, dilation: int, column
                         to += length
 
 
-@compiled
+@compiled(plain=plain.add_columns)
 def _add_columns(columns: Any, rows: Any, stride: int, pad: int, dilation: int, images: Any, first_row: int) -> None:
     _, _, height, width = images.shape
     channels, kernel_rows, kernel_width, count, grid_rows, grid_width = columns.shape

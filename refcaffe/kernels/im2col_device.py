@@ -8,6 +8,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from refcaffe.device import runtime
+from refcaffe.kernels import plain_im2col as plain
 from refcaffe.kernels.compiled import compiled
 from refcaffe.kernels.cuda import CudaKernels, on_cuda
 from refcaffe.kernels.im2col import Columns
@@ -49,7 +50,7 @@ KERNEL gather(long long n, const T* columns, const int* places, int height, int 
 """)
 
 
-@compiled
+@compiled(plain=plain.device_im2col)
 def _im2col(image: Any, rows: Any, stride: int, pad: int, dilation: int, columns: Any) -> None:
     width = image.shape[2]
     channels, kernel_rows, kernel_width, grid_rows, grid_width = columns.shape
@@ -63,7 +64,7 @@ def _im2col(image: Any, rows: Any, stride: int, pad: int, dilation: int, columns
                         columns[c, i, j, r, p] = image[c, rows[i, r], x] if seen else 0
 
 
-@compiled
+@compiled(plain=plain.device_gather)
 def _gather(columns: Any, rows: Any, stride: int, pad: int, dilation: int, image: Any) -> None:
     width = image.shape[2]
     channels, kernel_rows, kernel_width, grid_rows, grid_width = columns.shape

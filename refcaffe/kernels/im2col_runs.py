@@ -10,12 +10,13 @@ from typing import Any
 
 import numpy as np
 
+from refcaffe.kernels import plain_im2col as plain
 from refcaffe.kernels.compiled import compiled
 
 # ``spans``: (kernel rows, 2), from which to which row of the grid a row of the kernel sees rows of the image.
 
 
-@compiled
+@compiled(plain=plain.im2col_runs)
 def im2col_runs(images: Any, rows: Any, spans: Any, pad: int, dilation: int, columns: Any, first_row: int) -> None:
     """As ``im2col``: (N, channels, rows, width) to (channels, kernel rows, kernel width, N, rows, width)."""
     _, _, height, width = images.shape
@@ -51,7 +52,7 @@ def im2col_runs(images: Any, rows: Any, spans: Any, pad: int, dilation: int, col
                     to = stop
 
 
-@compiled
+@compiled(plain=plain.add_columns_runs)
 def add_columns_runs(columns: Any, rows: Any, spans: Any, pad: int, dilation: int, images: Any, first_row: int) -> None:
     """As ``add_columns``; what of the columns belongs to the padding is cleared."""
     _, _, height, width = images.shape
