@@ -315,10 +315,9 @@ MUTATIONS = [
     # --- data
     planted(
         "mean after scale",
-        "data/transformer.py",
-        "np.subtract(pixels, mean, out=out, dtype=self.dtype)\n            if self._scale != 1:\n"
-        "                out *= self._scale",
-        "np.subtract(pixels * self._scale, mean, out=out, dtype=self.dtype)",
+        "kernels/transform.py",
+        "to[x] = (row[x] - less) * scale",
+        "to[x] = row[x] * scale - less",
         "transform/datum/mean-then-scale",
     ),
     planted(
@@ -336,19 +335,23 @@ MUTATIONS = [
         "transform/seq/crop-train",
         "data/db/crop-train",
     ),
-    planted(
+    Mutation(
         "mirrored upside down",
-        "data/place.py",
-        "part[..., ::-1] if self.mirror",
-        "part[..., ::-1, :] if self.mirror",
-        "transform/seq/mirror-train",
-        "data/db/mirror-test",
+        "kernels/transform.py",
+        (
+            ("row[width - np.uintp(1) - x] - less)", "row[x] - less)"),
+            (
+                "out[c, y]\n            if mirror:",
+                "out[c, out.shape[1] - 1 - y if mirror else y]\n            if mirror:",
+            ),
+        ),
+        ("transform/seq/mirror-train", "data/db/mirror-test"),
     ),
     planted(
         "channels in the order R, G, B",
-        "data/transformer.py",
-        "mat.transpose(2, 0, 1)",
-        "mat[..., ::-1].transpose(2, 0, 1)",
+        "data/decode.py",
+        "opencv().split(mat, list(planes))",
+        "opencv().split(mat, list(planes[::-1]))",
         "transform/mat/bgr-identity",
     ),
     planted(
