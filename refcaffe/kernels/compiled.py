@@ -17,7 +17,7 @@ def _compiler() -> Callable[..., Any] | None:
     try:
         import numba
     except ImportError as missing:
-        _log.warning("Kernels run as plain Python, some hundred times slower: %s", missing)
+        _log.warning("Kernels run in NumPy, some times slower: %s", missing)
         return None
     compiler: Callable[..., Any] = numba.njit(cache=True, nogil=True, error_model="numpy")
     return compiler
@@ -28,7 +28,7 @@ class Kernel:
 
     Importing Numba takes longer than importing refcaffe, hence so late. No fused multiply-add and no reordering:
     every operation is rounded as it is written. The compiled loop runs without the GIL. Where Numba is missing
-    ``plain`` runs, in NumPy, with the same result; without that the function as it is, slowly.
+    ``plain`` runs, in NumPy, with the same bits as its result; without that the function as it is, slowly.
     """
 
     def __init__(self, function: Callable[..., Any], plain: Callable[..., Any] | None) -> None:

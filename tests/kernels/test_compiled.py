@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import logging
 import sys
+from importlib import import_module
+from pkgutil import iter_modules
 
 import numpy as np
 import pytest
 
+from refcaffe import kernels
 from refcaffe.kernels import compiled as module
-from refcaffe.kernels.im2col import Columns, im2col
-from refcaffe.side import HOST
+from refcaffe.kernels.compiled import Kernel
 
 
 @pytest.fixture
@@ -31,19 +33,27 @@ def test_a_kernel_runs_without_numba(no_compiler, caplog):
         for _ in range(2):
             module.compiled(double)(values)
     assert values.tolist() == [0, 4, 8, 12]
-    assert [record.getMessage()[:35] for record in caplog.records] == ["Kernels run as plain Python, some h"]
+    assert [record.getMessage()[:36] for record in caplog.records] == ["Kernels run in NumPy, some times slo"]
 
 
-def test_unsigned_places_work_in_plain_python(no_compiler):
-    where = Columns(2, (5, 6), (3, 3), (3, 2), (2, 2), (1, 0), (1, 1))
-    image = np.arange(60, dtype=np.float32)
-    expected, plain = np.empty(where.shape, np.float32), np.empty(where.shape, np.float32)
-    im2col(HOST, where, image, expected)
-    from refcaffe.kernels.im2col import _im2col
+def test_the_form_in_numpy_runs_instead(no_compiler):
+    def double(x):
+        x *= 2
 
-    images, columns = image.reshape(1, *where.image_shape), plain.reshape(2, 3, 2, 1, 3, 3)
-    _im2col._function(images, where.rows, *where.step, columns, 0)
-    assert (plain == expected).all()
+    def never(x):
+        raise AssertionError
+
+    values = np.arange(4.0)
+    module.compiled(plain=double)(never)(values)
+    assert values.tolist() == [0, 2, 4, 6]
+
+
+def test_all_kernels_but_two_over_bytes_have_a_form_in_numpy():
+    modules = [import_module(f"refcaffe.kernels.{found.name}") for found in iter_modules(kernels.__path__)]
+    found = {id(value): value for module in modules for value in vars(module).values() if isinstance(value, Kernel)}
+    assert len(found) > 20
+    slow = {kernel.__name__ for kernel in found.values() if kernel.plain is kernel._function}
+    assert slow == {"find_fields", "_uncompress"}
 
 
 def test_copied_leaves_the_same_memory_alone():
