@@ -1,5 +1,6 @@
 """What holds for all tests."""
 
+import gc
 import signal
 
 from hypothesis import settings
@@ -11,3 +12,9 @@ settings.load_profile("refcaffe")
 # A shell starts what runs in the background with SIGINT ignored, and Python leaves it so; the tests of Ctrl-C need it.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_collection_finish() -> None:
+    """What is there for good, thousands of tests among it, is not looked through at every ``gc.collect()``."""
+    gc.collect()
+    gc.freeze()

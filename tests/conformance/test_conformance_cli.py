@@ -133,7 +133,7 @@ def test_help_names_every_option(command: list[str], capsys: pytest.CaptureFixtu
 @pytest.mark.parametrize("jobs", ["1", "2"])
 def test_ctrl_c_ends_cleanly(make_case: Callable[..., Path], tmp_path: Path, jobs: str) -> None:
     for number in range(6):
-        script = [["skip", 400_000_000], ["rand", 1]]
+        script = [["skip", 100_000_000], ["rand", 1]]
         make_case(f"rng/slow/{number}", seed=1, given={"scripts": [script]}, recorded={"scripts": [[]]})
     root = Path(cli.__file__).resolve().parent.parent
     code = (

@@ -27,17 +27,19 @@ except UsageError:
 
 @pytest.fixture(scope="module")
 def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with both packages, times and compiled files included."""
+    """A folder with both packages, times and compiled files included, and the cases that are named."""
     folder = tmp_path_factory.mktemp("mutation")
     for package in (refcaffe, conformance):
         source = Path(package.__file__).parent
         shutil.copytree(source, folder / source.name)
+    for case in {case for mutation in MUTATIONS for case in mutation.cases}:
+        shutil.copytree(FIXTURES / case, folder / "fixtures" / case)
     return folder
 
 
 def statuses(copy: Path, cases: list[str]) -> dict[str, str]:
     """What became of each case, by its id, with the copy."""
-    command = [sys.executable, "-m", "conformance", "run", "--fixtures", str(FIXTURES), "--json", "-"]
+    command = [sys.executable, "-m", "conformance", "run", "--fixtures", "fixtures", "--json", "-"]
     for case in cases:
         command += ["--case", case]
     # Bytecode is told from newer source by whole seconds: edits come faster.
