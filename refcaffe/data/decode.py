@@ -50,15 +50,6 @@ def decode(data: NDArray[np.uint8], mode: int) -> NDArray[Any]:
     return pixels
 
 
-def apart(mat: NDArray[Any]) -> NDArray[Any]:
-    """An image, (H, W) or (H, W, C), of bytes as contiguous planes, (C, H, W)."""
-    if mat.ndim == 2 or mat.shape[2] == 1:
-        return np.ascontiguousarray(mat).reshape(1, *mat.shape[:2])
-    planes = np.empty((mat.shape[2], *mat.shape[:2]), mat.dtype)
-    opencv().split(mat, list(planes))  # three times as fast as NumPy
-    return planes
-
-
 def read_image(path: str, height: int = 0, width: int = 0, color: bool = True) -> NDArray[Any] | None:
     """The pixels of an image file, as 3 channels of 8 bits or 1, resized if a size is given; None if there are none."""
     try:

@@ -160,8 +160,11 @@ class LmdbCursor:
         return self._record
 
     def next(self) -> None:
-        with _told(self._source):
+        try:  # for every record: entering a with block costs more than the rest
             self._record = next(self._records, None)
+        except (Damaged, struct.error):
+            with _told(self._source):
+                raise
 
     def seek_to_first(self) -> None:
         self._records = self._tree.records()

@@ -42,21 +42,23 @@ class CursorRecords:
     def peek(self, into: Datum | None = None) -> Datum:
         """The next record, which stays the next; parsed into a Datum that is given."""
         self._find()
-        datum = parse(self._cursor.value(), into)
-        datum.origin = Origin(self._source, self._number, self._cursor.key())
-        return datum
+        return self._read(into)
 
     def take(self, into: Datum | None = None) -> Datum:
         """The next of those that this solver keeps."""
         self._find()
         while self._running % self.count != self.rank:
             self._next()
-        datum = self.peek(into)
         self._used = True
-        return datum
+        return self._read(into)
 
     def give_back(self, datum: Datum) -> None:
         """Nobody waits for it."""
+
+    def _read(self, into: Datum | None) -> Datum:
+        datum = parse(self._cursor.value(), into)
+        datum.origin = Origin(self._source, self._number, self._cursor.key())
+        return datum
 
     def _find(self) -> None:
         if self._used:

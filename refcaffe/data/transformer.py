@@ -13,10 +13,11 @@ from refcaffe import context
 from refcaffe.blob import Blob
 from refcaffe.checks import Checker
 from refcaffe.data.datum import Datum
-from refcaffe.data.decode import COLOR, GRAY, NATIVE, apart, decode
+from refcaffe.data.decode import COLOR, GRAY, NATIVE, decode
 from refcaffe.data.means import Means
 from refcaffe.data.place import Place
-from refcaffe.kernels.transform import less_image, less_values
+from refcaffe.kernels.parallel import scratch
+from refcaffe.kernels.transform import apart, less_image, less_values
 from refcaffe.proto import caffe_pb2
 from refcaffe.rng import Stream
 
@@ -43,6 +44,16 @@ def _items(blob: Blob) -> NDArray[Any]:
 def _planes(mat: Mat) -> Mat:
     """A view of an image as (C, H, W)."""
     return mat[np.newaxis] if mat.ndim == 2 else mat.transpose(2, 0, 1)
+
+
+def _apart(mat: Mat, place: Place) -> Mat:
+    """An image as (C, H, W), contiguous, right at a place; valid until this thread asks for the next one."""
+    mat = np.ascontiguousarray(mat)
+    if mat.ndim == 2 or mat.shape[2] == 1:
+        return mat.reshape(1, *mat.shape[:2])
+    planes = scratch("planes", (mat.shape[2], *mat.shape[:2]), mat.dtype)
+    apart(mat, place.h_off, place.w_off, place.height, place.width, planes)
+    return planes
 
 
 class DataTransformer:
@@ -175,7 +186,7 @@ class DataTransformer:
         self._write(datum.pixels(), self._place(datum.shape, top, mirror, rand), out())
 
     def _mat(self, mat: Mat, top: Shape, out: Callable[[], Mat], rand: Callable[[int], int]) -> None:
-        shape = _planes(mat).shape
+        shape = mat.shape[2] if mat.ndim > 2 else 1, mat.shape[0], mat.shape[1]
         this = shape, top, "img"
         known = this == self._fitting
         if not known:
@@ -188,7 +199,7 @@ class DataTransformer:
         place = self._place(shape, top, mirror, rand)
         _check(mat.size, "cv_cropped_img.data")
         self._fitting = this
-        self._write(apart(mat), place, out())
+        self._write(_apart(mat, place), place, out())
 
     def decode(self, datum: Datum) -> Mat:
         """The pixels of an encoded record; on any thread."""
@@ -201,11 +212,13 @@ class DataTransformer:
         return self._mirrors and rand(2) == 1
 
     def _place(self, shape: Sequence[int], top: Shape, mirror: bool, rand: Callable[[int], int]) -> Place:
-        h_off = w_off = 0
-        if self._crop:
-            spare = shape[1] - self._crop, shape[2] - self._crop
-            h_off, w_off = (rand(n + 1) if self._train else n // 2 for n in spare)
-        return Place(mirror, h_off, w_off, top[2], top[3])
+        crop = self._crop
+        if not crop:
+            return Place(mirror, 0, 0, top[2], top[3])
+        spare_h, spare_w = shape[1] - crop, shape[2] - crop
+        if self._train:
+            return Place(mirror, rand(spare_h + 1), rand(spare_w + 1), crop, crop)
+        return Place(mirror, spare_h // 2, spare_w // 2, crop, crop)
 
     def _check_fits(self, shape: Sequence[int], top: Shape, what: str) -> None:
         num, channels, height, width = top

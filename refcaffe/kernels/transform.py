@@ -1,4 +1,4 @@
-"""(pixel - mean) · scale of a part of an image, as it is or turned left to right."""
+"""A part of an image: its channels apart; (pixel - mean) · scale, as it is or turned left to right."""
 
 from __future__ import annotations
 
@@ -24,6 +24,29 @@ def _plain_less_image(pixels: Any, mirror: bool, h_off: int, w_off: int, mean: A
     parts = _part(pixels, mirror, h_off, w_off, out), _part(mean, mirror, h_off, w_off, out)
     np.subtract(*parts, out=out, dtype=out.dtype)
     np.multiply(out, scale, out=out)
+
+
+def _plain_apart(image: Any, h_off: int, w_off: int, height: int, width: int, planes: Any) -> None:
+    part = slice(h_off, h_off + height), slice(w_off, w_off + width)
+    planes[(slice(None), *part)] = image[part].transpose(2, 0, 1)
+
+
+@compiled(plain=_plain_apart)
+def apart(image: Any, h_off: int, w_off: int, height: int, width: int, planes: Any) -> None:
+    """That part of ``image``, (H, W, C), to where it is in ``planes``, (C, H, W)."""
+    channels = len(planes)
+    for y in range(h_off, h_off + height):
+        row = image[y, w_off : w_off + width].reshape(-1)
+        if channels == 3:  # by a number that is known the loop is compiled to whole vectors
+            b, g, r = (planes[0, y, w_off:], planes[1, y, w_off:], planes[2, y, w_off:])
+            for x in range(np.uintp(width)):
+                at = np.uintp(3) * x
+                b[x], g[x], r[x] = row[at], row[at + np.uintp(1)], row[at + np.uintp(2)]
+        else:
+            for c in range(channels):
+                to = planes[c, y, w_off:]
+                for x in range(width):
+                    to[x] = row[x * channels + c]
 
 
 @compiled(plain=_plain_less_values)
