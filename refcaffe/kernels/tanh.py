@@ -27,15 +27,14 @@ _HALF_LN2, _SATURATED, _TINY = _F(0.34657359), _F(22), _F(2.0**-25)
 
 
 def _plain_tanh_float(x: Any, y: Any) -> None:
-    size = np.abs(x)
-    some = (size >= _TINY) & (size < _SATURATED)
-    y[...] = np.where(some | ~(size >= _SATURATED), x, np.copysign(_ONE, x))
-    v, size = y[some], size[some]
+    """With fewer cases than the kernel: no number has another result for that, which was tried with all of them."""
+    size = np.minimum(np.abs(x), _SATURATED)
     large = size >= _ONE
     a = np.where(large, _TWO * size, -_TWO * size)
-    k = np.where((-3 * float(_HALF_LN2) < a) & (a < 0), -1, (_PER_LN2 * a + np.copysign(_HALF, a)).astype(np.int32))
+    k = (_PER_LN2 * a + np.copysign(_HALF, a)).astype(np.int32)
+    k[(-3 * float(_HALF_LN2) < a) & (a < 0)] = -1
     k[np.abs(a) <= _HALF_LN2] = 0
-    times = k.astype(np.float32)
+    times, power = k.astype(np.float32), np.ldexp(_ONE, k)
     high, low = a - times * _LN2_HIGH, times * _LN2_LOW
     r = high - low
     c = (high - r) - low
@@ -43,18 +42,11 @@ def _plain_tanh_float(x: Any, y: Any) -> None:
     s = r * half
     r1 = _ONE + s * (_Q1 + s * (_Q2 + s * (_Q3 + s * (_Q4 + s * _Q5))))
     u = _THREE - r1 * half
-    e0 = s * ((r1 - u) / (_SIX - r * u))
-    e = (r * (e0 - c) - c) - s
-    power = np.ldexp(_ONE, k)
-    forms = [
-        r - (r * e0 - s),
-        _HALF * (r - e) - _HALF,
-        (_ONE - (e - r)) * power - _ONE,
-        ((_ONE - _ONE / power) - (e - r)) * power,
-    ]
-    rest = ((r - (e + _ONE / power)) + _ONE) * power
-    t = np.select([k == 0, k == -1, (k < 0) | (k > 56), k < 23], forms, rest)
-    y[some] = np.copysign(np.where(large, _ONE - _TWO / (t + _TWO), -t / (t + _TWO)), v)
+    at_0 = s * ((r1 - u) / (_SIX - r * u))
+    e = (r * (at_0 - c) - c) - s
+    below, above = (_ONE - (e - r)) * power - _ONE, ((_ONE - _ONE / power) - (e - r)) * power
+    t = np.where(k == 0, r - (r * at_0 - s), np.where(k < -1, below, above))
+    np.copysign(np.where(large, _ONE - _TWO / (t + _TWO), -t / (t + _TWO)), x, out=y)
 
 
 @compiled(plain=_plain_tanh_float)

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from refcaffe.kernels import blas, leveldb, relu, rows, tanh
-from tests.kernels.both import assert_same, random, reals, seeds
+from tests.kernels.both import assert_same, bits, random, reals, seeds
 
 sizes = st.integers(0, 100)
 
@@ -55,6 +55,7 @@ def test_tanh_where_its_forms_meet():
     x = np.concatenate([x, -x, np.float32([0, -0.0, np.inf, -np.inf, np.nan])])
     assert_same(tanh.tanh_float, x, np.empty_like(x))
     in_place = x.copy()
-    tanh.tanh_float.plain(in_place, in_place)
+    with np.errstate(all="ignore"):
+        tanh.tanh_float.plain(in_place, in_place)
     tanh.tanh_float(x, x)
-    assert in_place.tobytes() == x.tobytes()
+    assert bits(in_place) == bits(x)
