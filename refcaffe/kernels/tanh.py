@@ -32,7 +32,6 @@ def _plain_tanh_float(x: Any, y: Any) -> None:
     large = size >= _ONE
     a = np.where(large, _TWO * size, -_TWO * size)
     k = (_PER_LN2 * a + np.copysign(_HALF, a)).astype(np.int32)
-    k[(-3 * float(_HALF_LN2) < a) & (a < 0)] = -1
     k[np.abs(a) <= _HALF_LN2] = 0
     times, power = k.astype(np.float32), np.ldexp(_ONE, k)
     high, low = a - times * _LN2_HIGH, times * _LN2_LOW
