@@ -31,7 +31,7 @@ def find_fields(message: Any, found: Any) -> bool:
         while True:
             if at == len(message) or shift > 28:  # a larger number, or a negative one
                 return False
-            byte = np.int64(message[at])
+            byte: Any = np.int64(message[at])
             value |= (byte & 0x7F) << shift
             shift += 7
             at += 1
