@@ -19,7 +19,8 @@ def parts(draw):
     shape = channels, height + h_off + draw(st.integers(0, 2)), width + w_off + draw(st.integers(0, 40))
     pixels = rng.integers(0, 256, shape).astype(draw(st.sampled_from([np.uint8, np.float32])))
     real = draw(st.sampled_from([np.float32, np.float64]))
-    return pixels, draw(st.booleans()), h_off, w_off, real(draw(st.floats(-3, 3))), np.empty((channels, height, width), real)
+    out = np.empty((channels, height, width), real)
+    return pixels, draw(st.booleans()), h_off, w_off, real(draw(st.floats(-3, 3))), out
 
 
 def expected(pixels, mirror, h_off, w_off, mean, scale, out):
