@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import importlib
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 
@@ -62,3 +63,17 @@ def install_as_caffe() -> None:
         raise RuntimeError(f"another caffe has been imported already: {where}")
     _aliases.caffe = True
     install()
+
+
+@contextmanager
+def as_caffe() -> Iterator[None]:
+    """``install_as_caffe`` for the time of a ``with`` block, if it was not done before."""
+    before, there = _aliases.caffe, set(sys.modules)
+    install_as_caffe()
+    try:
+        yield
+    finally:
+        _aliases.caffe = before
+        for name in [] if before else set(sys.modules) - there:
+            if name.partition(".")[0] == "caffe":
+                del sys.modules[name]

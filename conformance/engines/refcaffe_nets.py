@@ -13,6 +13,7 @@ from typing import Any
 import refcaffe
 from conformance.outcome import Unsupported
 from refcaffe import context
+from refcaffe.alias import as_caffe
 from refcaffe.kernels.parallel import WORKER_NAME
 
 _MISSING = (
@@ -217,10 +218,12 @@ class RefcaffePycaffe:
         self._logger.addHandler(self._log)
         self._logger.setLevel(logging.INFO)
         self._logger.propagate = False
-        refcaffe.install_as_caffe()  # Python layers of the cases import caffe
+        self._alias = as_caffe()  # Python layers of the cases import caffe
+        self._alias.__enter__()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._alias.__exit__(kind, error, at)
         level, propagate = self._before
         self._logger.removeHandler(self._log)
         self._logger.setLevel(level)

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import NoReturn
 
 import refcaffe
-from refcaffe.alias import install_as_caffe
+from refcaffe.alias import as_caffe, install_as_caffe
 from refcaffe.checks import CheckError
 from refcaffe.cli import fatal, process
 from refcaffe.cli.flags import CAFFE_FLAGS, OWN_FLAGS, Flags, describe, parse
@@ -57,7 +57,7 @@ def _usage(flags: Flags) -> str:
 def _logging(work: Callable[[], int], flags: Flags) -> int:
     """Do something while everything is logged as Caffe does; a failed check is a fatal line and its status."""
     logger = logging.getLogger("refcaffe")
-    level = logger.level
+    level, propagate = logger.level, logger.propagate
     handlers = [log_to_stderr()]
     try:
         if flags.log_dir:
@@ -75,6 +75,7 @@ def _logging(work: Callable[[], int], flags: Flags) -> int:
             logger.removeHandler(handler)
             handler.close()
         logger.setLevel(level)
+        logger.propagate = propagate
 
 
 def _action(command: str, flags: Flags) -> int:
@@ -84,8 +85,8 @@ def _action(command: str, flags: Flags) -> int:
         for name in sorted(BREW):
             log.error("\t%s", name)
         raise CheckError(f"Unknown action: {command}", "caffe.cpp")
-    refcaffe.install_as_caffe()  # Python layers import caffe
-    return int(importlib.import_module(f"refcaffe.cli.{command}").run(flags))
+    with as_caffe():  # Python layers import caffe
+        return int(importlib.import_module(f"refcaffe.cli.{command}").run(flags))
 
 
 def _brew(arguments: list[str]) -> int:

@@ -1,7 +1,9 @@
 """What a failed check looks like, the tools of Caffe, and where the log goes."""
 
+import logging
 import os
 import re
+import sys
 
 import pytest
 
@@ -90,3 +92,22 @@ def test_log_folder_and_level(folder, capsys, monkeypatch):
     could_not, fatal = capsys.readouterr().err.splitlines()
     assert could_not == "Could not create logging file: No such file or directory"
     assert fatal.startswith("F")
+
+
+def test_a_command_leaves_the_process_as_it_was(folder, monkeypatch):
+    def state():
+        logger = logging.getLogger("refcaffe")
+        return logger.level, logger.propagate, list(logger.handlers), sys.modules.get("caffe"), list(sys.meta_path)
+
+    before = state()
+    (folder / "layers.py").write_text(
+        "import caffe.io\nclass L(caffe.Layer):\n    def setup(self, b, t): raise KeyError\n"
+    )
+    layer = 'layer { name: "p" type: "Python" top: "x" python_param { module: "layers" layer: "L" } }'
+    (folder / "net.prototxt").write_text(layer)
+    monkeypatch.syspath_prepend(folder)
+    with pytest.raises(KeyError):
+        main(["time", "--model=net.prototxt"])
+    del sys.modules["layers"]
+    assert state() == before
+    assert not [name for name in sys.modules if name.startswith("caffe")]
