@@ -77,7 +77,8 @@ def table(rows: dict[str, dict[str, float]]) -> Table:
         made.add_column(way, justify="right")
     for source, rates in rows.items():
         ours = rates["2 workers"]
-        made.add_row(source, *(f"{rates[way]:,.0f} ({ours / rates[way]:.2f}x)" if way in rates else "-" for way in WAYS))
+        cells = (f"{rates[way]:,.0f} ({ours / rates[way]:.2f}x)" if way in rates else "-" for way in WAYS)
+        made.add_row(source, *cells)
     return made
 
 

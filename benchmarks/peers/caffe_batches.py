@@ -10,7 +10,7 @@ import os
 import sys
 import time
 
-os.environ["GLOG_minloglevel"] = "2"
+os.environ["GLOG_minloglevel"] = "2"  # noqa: SIM112 (glog reads it in this spelling)
 
 import caffe
 

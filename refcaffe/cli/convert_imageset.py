@@ -18,6 +18,7 @@ from refcaffe.cli.tool import Tool
 from refcaffe.data import create, decode
 from refcaffe.data.db import Writer
 from refcaffe.data.image_list import Line, read_list
+from refcaffe.data.workers import in_advance
 from refcaffe.proto import caffe_pb2
 
 _check = Checker("convert_imageset.cpp")
@@ -65,10 +66,14 @@ def _convert(flags: Flags) -> None:
 
 def _write(flags: Flags, root_folder: str, lines: list[Line], writer: Writer, done: Any) -> None:
     count, size = 0, None
+    datums = in_advance(lines, lambda line: _read(flags, root_folder + line.name, line))
     for number, line in enumerate(lines):
-        datum = _read(flags, root_folder + line.name, line)
+        if _guesses(flags) and "." not in line.name:
+            _log.warning("Failed to guess the encoding of '%s'", line.name)
+        datum = next(datums)
         done()
         if datum is None:
+            decode.could_not_open(root_folder + line.name)
             continue
         if flags.check_size and size is None:
             size = datum.channels * datum.height * datum.width
@@ -85,12 +90,11 @@ def _write(flags: Flags, root_folder: str, lines: list[Line], writer: Writer, do
 
 
 def _read(flags: Flags, path: str, line: Line) -> caffe_pb2.Datum | None:
-    """The record of an image; None, and a line in the log, if it cannot be read."""
+    """The record of an image; None if it cannot be read."""
     encoding = _encoding(flags, line.name)
     height, width = max(0, flags.resize_height), max(0, flags.resize_width)
     pixels = decode.read_image(path, height, width, color=not flags.gray)
     if pixels is None:
-        decode.could_not_open(path)
         return None
     datum = caffe_pb2.Datum(label=line.label)
     if not encoding:
@@ -107,13 +111,16 @@ def _read(flags: Flags, path: str, line: Line) -> caffe_pb2.Datum | None:
     return datum
 
 
+def _guesses(flags: Flags) -> bool:
+    """Whether an image's name decides what type of file is stored."""
+    return flags.encoded and not flags.encode_type
+
+
 def _encoding(flags: Flags, name: str) -> str:
     """The type of file to store; empty: none."""
-    if flags.encode_type or not flags.encoded:
+    if not _guesses(flags):
         return flags.encode_type
-    _, dot, ending = name.rpartition(".")
-    if not dot:
-        _log.warning("Failed to guess the encoding of '%s'", name)
+    ending = name.rpartition(".")[2]
     return (f".{ending}" if context.current_build().reader_era else ending).lower()
 
 

@@ -64,8 +64,8 @@ def _telling(item: Item) -> Iterator[None]:
 class BatchLoader:
     """Fills batches of ``batch_size`` images, each shaped by its first one.
 
-    A batch is planned in order: its items taken, their labels written, their random words drawn. Then the
-    images are read and transformed straight into its memory by several threads.
+    A batch is planned in order, on one thread: its items taken, their labels written, their random words drawn.
+    What is planned is carried out by several threads: images are read and transformed straight into its memory.
     """
 
     def __init__(self, items: Items, transformer: DataTransformer, batch_size: int, labels: bool) -> None:
@@ -91,7 +91,7 @@ class BatchLoader:
 
     def load(self, batch: Batch, stopping: Callable[[], bool]) -> None:
         """Fill a batch. CheckError names the item; QueueClosed if ``stopping`` became true."""
-        jobs = self._plan(batch, stopping)
+        taken: list[Item] = []
 
         def work(job: _Job) -> None:
             if stopping():
@@ -103,25 +103,24 @@ class BatchLoader:
                 with _telling(job.item):
                     raise
 
-        workers.for_each(jobs, work)
-        for job in jobs:
-            self._items.give_back(job.item)
+        workers.for_each(self._plan(batch, taken, stopping), work)
+        for item in taken:
+            self._items.give_back(item)
 
-    def _plan(self, batch: Batch, stopping: Callable[[], bool]) -> list[_Job]:
-        jobs: list[_Job] = []
+    def _plan(self, batch: Batch, taken: list[Item], stopping: Callable[[], bool]) -> Iterator[_Job]:
         words = self._transformer.draw(self._batch_size)
         for i in range(self._batch_size):
             if stopping():
                 raise QueueClosed
             item = self._items.take()
+            taken.append(item)
             image = self._begin(batch, item) if i == 0 else None
             if i == 0:
                 items = batch.data.mutable_cpu_data()
                 labels = batch.label.mutable_cpu_data() if self._labels else None
             if labels is not None:
                 labels[i] = item.label
-            jobs.append(_Job(item, image, words[i], items[i]))
-        return jobs
+            yield _Job(item, image, words[i], items[i])
 
     def _begin(self, batch: Batch, item: Item) -> Datum | Mat | None:
         """Shape a batch by its first item; returns the image, to be used again, unless it is none."""

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from queue import SimpleQueue
 from typing import Generic, TypeVar
 
 import numpy as np
@@ -13,6 +15,8 @@ import numpy as np
 from refcaffe.kernels.parallel import WORKER_NAME, num_threads
 
 J = TypeVar("J")
+R = TypeVar("R")
+_AHEAD = 4  # jobs that wait for each helper, so that it need not
 
 
 def _default_count() -> int:
@@ -71,34 +75,88 @@ if hasattr(os, "register_at_fork"):
 
 
 class _Shared(Generic[J]):
-    """Jobs for whoever works on them, in order."""
+    """Jobs for whoever works on them, in order; there may be more to come."""
 
-    def __init__(self, jobs: Sequence[J], work: Callable[[J], None]) -> None:
-        self._jobs: Iterator[tuple[int, J]] = enumerate(jobs)
+    def __init__(self, work: Callable[[J], None]) -> None:
+        self._jobs: SimpleQueue[tuple[int, J] | None] = SimpleQueue()  # None: for one of the workers there is no more
         self._work = work
-        self._lock = threading.Lock()
+        self._count = 0
         self.errors: dict[int, BaseException] = {}
 
+    def add(self, job: J) -> None:
+        self._jobs.put((self._count, job))
+        self._count += 1
+
+    def fail(self, error: BaseException) -> None:
+        """There is no next job, because of an error."""
+        self.errors[self._count] = error
+
+    def end(self, workers: int) -> None:
+        """There are no more jobs."""
+        for _ in range(workers):
+            self._jobs.put(None)
+
+    @property
+    def waiting(self) -> int:
+        """Jobs that nobody works on."""
+        return self._jobs.qsize()
+
+    def run_one(self) -> bool:
+        """Do a job, or nothing after one has failed; waits for it; False at the end."""
+        taken = self._jobs.get()
+        if taken is None:
+            return False
+        number, job = taken
+        if not self.errors:
+            try:
+                self._work(job)
+            except BaseException as error:  # handed to the caller
+                self.errors[number] = error
+        return True
+
     def run(self) -> None:
-        """Take jobs until none is left, or one has failed."""
+        """Do jobs until there are no more."""
         with np.errstate(all="ignore"):  # infinities and not-a-numbers are values, as in C
-            while True:
-                with self._lock:
-                    number, job = next(self._jobs, (-1, None))
-                    if number < 0 or self.errors:
-                        return
-                try:
-                    self._work(job)  # type: ignore[arg-type]
-                except BaseException as error:  # handed to the caller
-                    self.errors[number] = error
+            while self.run_one():
+                pass
 
 
-def for_each(jobs: Sequence[J], work: Callable[[J], None]) -> None:
-    """``work(job)`` for each job, several at the same time; raises the error of the first job that failed."""
-    shared = _Shared(jobs, work)
-    waits = _pool.submit(shared.run, min(_pool.count, len(jobs)) - 1)
+def for_each(jobs: Iterable[J], work: Callable[[J], None]) -> None:
+    """``work(job)`` for each job, several at the same time; raises the error of the first job that failed.
+
+    ``jobs`` may be made one by one: the caller works, too, as soon as the others have something to do.
+    """
+    shared = _Shared(work)
+    waits = _pool.submit(shared.run, _pool.count - 1)
+    try:
+        with np.errstate(all="ignore"):
+            for job in jobs:
+                shared.add(job)
+                if shared.waiting > _AHEAD * len(waits):
+                    shared.run_one()
+                if shared.errors:
+                    break
+    except BaseException as error:  # behind what came before it
+        shared.fail(error)
+    shared.end(len(waits) + 1)
     shared.run()
     for wait in waits:
         wait()
     if shared.errors:
         raise shared.errors[min(shared.errors)]
+
+
+def in_advance(items: Iterable[J], work: Callable[[J], R]) -> Iterator[R]:
+    """``work(item)`` for each item, in order; several are worked on before they are asked for."""
+    ahead = _AHEAD * _pool.count
+    with ThreadPoolExecutor(_pool.count, f"{WORKER_NAME}-data") as executor:
+        waiting: deque[Future[R]] = deque()
+        try:
+            for item in items:
+                waiting.append(executor.submit(work, item))
+                if len(waiting) > ahead:
+                    yield waiting.popleft().result()
+            while waiting:
+                yield waiting.popleft().result()
+        finally:
+            executor.shutdown(cancel_futures=True)

@@ -38,7 +38,9 @@ class Columns:
         self.step = (stride[-1], pad[-1], dilation[-1])
         self.image_shape = (channels, prod(image[:-1]), image[-1])
         self.shape = (channels, prod(kernel[:-1]), kernel[-1], prod(grid[:-1]), grid[-1])
-        self.in_runs = len(stride) <= 2 and all(s == 1 for s in stride) and grid[-1] == image[-1]
+        reach = max(pad[-1], (kernel[-1] - 1) * dilation[-1] - pad[-1])  # to either side of a pixel
+        steps = len(stride) <= 2 and all(s == 1 for s in stride)
+        self.in_runs = steps and grid[-1] == image[-1] and reach <= image[-1]
 
     @cached_property
     def rows(self) -> NDArray[np.int64]:

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from refcaffe.kernels import im2col, im2col_device, im2col_runs
+from refcaffe.side import HOST
 from tests.kernels.both import assert_same, random, reals, seeds
 
 
@@ -61,3 +62,11 @@ def test_a_devices(where, real, seed):
     image, columns = images[0], columns.reshape(where.shape)
     assert_same(im2col_device._im2col, image, where.rows, *where.step, columns)
     assert_same(im2col_device._gather, columns, where.rows, *where.step, image)
+
+
+def test_windows_wider_than_an_image_touch_nothing_beside_it():
+    where = im2col.Columns(1, (3, 1), (3, 1), (3, 5), (1, 1), (1, 2), (1, 1))
+    images = np.full((3, 1, 3, 1), -0.0, np.float32)  # a 0 that is added to it would show
+    columns = np.zeros((1, 15, 3), np.float32)
+    im2col.add_columns(HOST, where, columns, images[1:2], 0, keeps=False)
+    assert np.signbit(images[[0, 2]]).all()
