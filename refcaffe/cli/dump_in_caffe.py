@@ -252,8 +252,8 @@ def parse(arguments):
 def main(arguments=None, caffe=None):
     """The command; returns the exit status. `caffe`: the module to use, imported if it is not given."""
     options = parse(arguments)
-    os.environ.setdefault("GLOG_minloglevel", "2")
     if caffe is None:
+        os.environ.setdefault("GLOG_minloglevel", "2")
         import caffe
     try:
         if options.gpu is None:

@@ -323,15 +323,15 @@ MUTATIONS = [
     planted(
         "centre crop rounded up",
         "data/transformer.py",
-        "else n // 2 for n in spare",
-        "else (n + 1) // 2 for n in spare",
+        "spare_h // 2, spare_w // 2",
+        "(spare_h + 1) // 2, (spare_w + 1) // 2",
         "transform/datum/crop-center-odd",
     ),
     planted(
         "width offset drawn before the height's",
         "data/transformer.py",
-        "h_off, w_off = (rand(n + 1) if self._train else n // 2 for n in spare)",
-        "w_off, h_off = (rand(n + 1) if self._train else n // 2 for n in spare[::-1])",
+        "rand(spare_h + 1), rand(spare_w + 1)",
+        "*(rand(spare_w + 1), rand(spare_h + 1))[::-1]",
         "transform/seq/crop-train",
         "data/db/crop-train",
     ),
@@ -349,9 +349,9 @@ MUTATIONS = [
     ),
     planted(
         "channels in the order R, G, B",
-        "data/decode.py",
-        "opencv().split(mat, list(planes))",
-        "opencv().split(mat, list(planes[::-1]))",
+        "kernels/transform.py",
+        "b, g, r = (",
+        "r, g, b = (",
         "transform/mat/bgr-identity",
     ),
     planted(
