@@ -102,12 +102,12 @@ class _Shared(Generic[J]):
         return self._jobs.qsize()
 
     def run_one(self) -> bool:
-        """Do a job, or nothing after one has failed; waits for it; False at the end."""
+        """Do a job, or nothing if one before it has failed; waits for it; False at the end."""
         taken = self._jobs.get()
         if taken is None:
             return False
         number, job = taken
-        if not self.errors:
+        if number < min(self.errors, default=self._count):
             try:
                 self._work(job)
             except BaseException as error:  # handed to the caller
