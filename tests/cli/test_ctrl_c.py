@@ -66,6 +66,6 @@ def test_ctrl_c_ends_a_program_as_it_ends_caffes(tmp_path: Path, way: str, progr
         command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60, check=False
     )
     assert ended.returncode == -signal.SIGINT, ended.stderr
-    assert ended.stderr.endswith("\ninterrupted\n")
+    assert ended.stderr.splitlines()[-1] == "interrupted"
     told = way == "in a callback, where it is lost"  # by Python
     assert ("Traceback" in ended.stderr) == told
