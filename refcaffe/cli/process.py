@@ -32,7 +32,10 @@ class _Interrupts:
     def __call__(self, number: int, frame: FrameType | None) -> NoReturn:
         interrupt = _Interrupt()
         self._raised.add(weakref.ref(interrupt, self._gone))
-        raise interrupt
+        try:
+            raise interrupt
+        finally:
+            del interrupt  # its traceback holds this frame
 
     def _gone(self, interrupt: Any) -> None:
         self._raised.discard(interrupt)
