@@ -12,7 +12,7 @@ import numpy as np
 
 from refcaffe.kernels.im2col import Columns, add_columns, im2col
 from refcaffe.kernels.parallel import for_each, in_order, scratch
-from refcaffe.kernels.products import ENOUGH, add_product
+from refcaffe.kernels.products import ENOUGH, add_product, times_transposed
 from refcaffe.side import HOST
 
 PIECE = 1 << 21  # elements of columns that a piece has at most
@@ -181,7 +181,7 @@ def _add_product(total: Any, grid: Any, columns: Any) -> Any:
     """``total``, None at first, + grid · columnsᵀ."""
     shape = (*grid.shape[:2], columns.shape[1])
     product = scratch("total" if total is None else "product", shape, grid.dtype)
-    np.matmul(grid, columns.swapaxes(-1, -2), out=product)
+    times_transposed(grid, columns, product)
     if total is None:
         return product
     total += product

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from refcaffe.kernels.parallel import for_each, for_ranges, scratch
 from refcaffe.side import Side
 
 _BLOCK = 1 << 19  # elements of the product that are kept apart before they are added
 _PIECE = 1 << 18  # elements of a factor that are worth a piece of the work
 _NARROW = 256  # rows or columns below which products become slow
+_FEW = 96
 ENOUGH = 1 << 22  # multiplications that are worth more than one thread
 
 
@@ -21,10 +24,26 @@ def product(side: Side, a: Any, b: Any, out: Any) -> None:
         matmul(a, b, out=out)
         return
     step = max(_NARROW, _PIECE // max(1, a.shape[1]))
-    if columns >= rows:
+    if columns >= rows and b.strides[0] < b.strides[1]:
+        for_ranges(columns, step, lambda i, j: times_transposed(a, b[:, i:j].T, out[:, i:j]))
+    elif columns >= rows:
         for_ranges(columns, step, lambda i, j: matmul(a, b[:, i:j], out=out[:, i:j]))
     else:
         for_ranges(rows, step, lambda i, j: matmul(a[i:j], b, out=out[i:j]))
+
+
+def times_transposed(a: Any, b: Any, out: Any) -> None:
+    """``out = a @ b.T`` on the host for matrices (M, K), (N, K), (M, N), or stacks of them.
+
+    Of few rows BLAS is up to 1.6 times as fast at ``out.T = b @ a.T``.
+    """
+    *stack, rows, columns = out.shape
+    if 1 < rows <= _FEW and rows < columns:
+        turned = scratch("turned", (*stack, columns, rows), out.dtype)
+        np.matmul(b, a.swapaxes(-1, -2), out=turned)
+        out[...] = turned.swapaxes(-1, -2)
+    else:
+        np.matmul(a, b.swapaxes(-1, -2), out=out)
 
 
 def add_product(side: Side, a: Any, b: Any, out: Any) -> None:
