@@ -9,7 +9,10 @@ import threading
 import weakref
 from collections.abc import Callable
 from types import FrameType
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
+
+if TYPE_CHECKING:
+    from sys import UnraisableHookArgs
 
 _LATER = 0.01  # seconds
 
@@ -43,6 +46,12 @@ class _Interrupts:
             threading.Timer(_LATER, _thread.interrupt_main).start()
 
 
+def _tell_lost(lost: UnraisableHookArgs) -> None:
+    """What Python does with an error in a callback; but interrupts come again."""
+    if lost.exc_type is not _Interrupt:
+        sys.__unraisablehook__(lost)
+
+
 def run(main: Callable[[list[str]], int]) -> NoReturn:
     """Give a command line its words, and end the process with the status that it returns.
 
@@ -52,6 +61,7 @@ def run(main: Callable[[list[str]], int]) -> NoReturn:
     try:
         if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
             signal.signal(signal.SIGINT, interrupts)
+            sys.unraisablehook = _tell_lost
         status = main(sys.argv[1:])
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
