@@ -7,6 +7,7 @@ import sys
 
 import pytest
 
+from refcaffe import device
 from refcaffe.cli.main import main
 
 GLOG = re.compile(r"[IWEF]\d{4} \d\d:\d\d:\d\d\.\d{6} +\d+ [\w.]+:\d+\] .*")
@@ -50,10 +51,10 @@ def test_what_the_parser_says_comes_first(folder, capsys):
         ("all", "Cannot use GPU in CPU-only Caffe: check mode."),
     ],
 )
-def test_gpu_must_be_numbers(folder, gpu, message, capsys, monkeypatch):
-    monkeypatch.setenv("REFCAFFE_DEVICE", "cpu")
+def test_gpu_must_be_numbers(folder, gpu, message, capsys):
     (folder / "solver.prototxt").write_text('net: "net.prototxt"')
-    assert main(["train", "--solver=solver.prototxt", f"--gpu={gpu}"]) == 134
+    with device.use("cpu"):
+        assert main(["train", "--solver=solver.prototxt", f"--gpu={gpu}"]) == 134
     assert message in capsys.readouterr().err
 
 
