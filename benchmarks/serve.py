@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import json
 import sys
-import time
 
 from benchmarks.nets import load, runner
+from benchmarks.peers.timing import mean_seconds
 
 
 def main() -> None:
     given = json.loads(sys.stdin.readline())
     net = load(given["name"], given["batch"])
     for line in sys.stdin:
-        run = runner(net, line.strip())
-        start = time.perf_counter()
-        run()
-        print(time.perf_counter() - start, flush=True)
+        print(mean_seconds(runner(net, line.strip())), flush=True)
 
 
 if __name__ == "__main__":

@@ -20,6 +20,7 @@ WORTHWHILE = 1 << 17  # and at least, if there are images enough
 WIDE = 1024  # places from which on products are about as fast as they get
 NARROW = 96  # places below which they become slow
 PIECES = 8  # that a batch has at least, so that every thread gets some
+SMALL_WEIGHT = 1 << 15  # elements up to which it is better to keep pieces of a gradient than to wait for one's turn
 LARGE_WEIGHT = 1 << 22
 
 Rows = tuple[int, int]
@@ -57,6 +58,9 @@ class Products:
         together, ranges = self._pieces(len(images), divisible=True)
         if bias is not None:
             bias = bias.reshape(self.group, -1, 1)
+        if len(images) == len(ranges) == 1 and self._worthwhile(1):
+            self._forward_by_outputs(images, weight, grids, bias)
+            return
 
         def piece(i: int) -> None:
             block, part = divmod(i, len(ranges))
@@ -64,6 +68,20 @@ class Products:
             self._multiply(weight, self._columns(images[some], ranges[part]), bias, grids[some], ranges[part])
 
         for_each(-(-len(images) // together) * len(ranges), piece, self._worthwhile(len(images)))
+
+    def _forward_by_outputs(self, images: Any, weight: Any, grids: Any, bias: Any) -> None:
+        """As ``forward``, for one image with a small grid."""
+        columns = self._columns(images, (0, self.rows))
+        grid = self._part(grids, (0, self.rows))[0]
+        step = -(-weight.shape[1] // max(1, weight.shape[1] // NARROW))
+        blocks = [(g, slice(i, i + step)) for g in range(self.group) for i in range(0, weight.shape[1], step)]
+
+        def block(i: int) -> None:
+            np.matmul(weight[blocks[i]], columns[blocks[i][0]], out=grid[blocks[i]])
+            if bias is not None:
+                grid[blocks[i]] += bias[blocks[i]]
+
+        for_each(len(blocks), block)
 
     def backward(
         self,
@@ -88,7 +106,7 @@ class Products:
 
         def piece(i: int) -> Any:
             some = slice(i * together, (i + 1) * together)
-            product = None
+            total = None
             if to_images is not None:
                 to_images[some].fill(0)
             for rows in ranges:
@@ -96,20 +114,32 @@ class Products:
                 if weight_diff is not None or to_grids is not None:
                     columns = self._columns(images[some], rows)
                 if weight_diff is not None:
-                    product = _add_product(product, grid, columns)
+                    total = _add_product(total, grid, columns)
                 if to_grids is not None:
                     self._multiply(weight, columns, None, to_grids[some], rows)
                 if to_images is not None:
                     self._add_to_images(weight, grid, to_images[some], rows)
             if bias is not None:
                 to_images[some] += bias
-            return product
+            return total
 
         def commit(product: Any) -> None:
             if product is not None:
                 np.add(weight_diff, product, out=weight_diff)
 
-        in_order(-(-len(grids) // together), piece, commit, self._worthwhile(len(grids)))
+        pieces, worthwhile = -(-len(grids) // together), self._worthwhile(len(grids))
+        if weight.size > SMALL_WEIGHT:
+            in_order(pieces, piece, commit, worthwhile)
+            return
+        products: list[Any] = [None] * pieces
+
+        def keep(i: int) -> None:
+            product = piece(i)
+            products[i] = None if product is None else product.copy()
+
+        for_each(pieces, keep, worthwhile)
+        for product in products:
+            commit(product)
 
     def _add_large_product(self, images: Any, grids: Any, weight_diff: Any) -> None:
         """As in ``backward``, divided by rows of the weight, so that no second array of its size is needed."""
