@@ -178,11 +178,11 @@ HOSTILE = {
 
 @pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE)
 def test_hostile_text_is_refused_at_once(text: bytes) -> None:
-    start = time.perf_counter()
+    start = time.process_time()
     with pytest.raises(ParseError) as caught:
         parse_text(text, caffe_pb2.NetParameter, "hostile")
     assert len(caught.value.complaints) <= 20
-    assert time.perf_counter() - start < 2
+    assert time.process_time() - start < 2
 
 
 @pytest.mark.parametrize(
