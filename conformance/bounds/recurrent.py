@@ -16,9 +16,11 @@ from conformance.bounds.running import Bounded, bounded, concatenate, where
 
 def _sigmoid(x: Bounded, device: bool) -> Bounded:
     """1. / (1. + exp(-x)): exp of a float, the rest in double, on a device in float."""
-    if device:
-        return 1.0 / ((-x).exp() + 1.0)
-    return (1.0 / ((-x).exp().doubled() + 1.0)).rounded()
+    one_more = (-x).exp() + 1.0 if device else (-x).exp().doubled() + 1.0
+    result = (1.0 / one_more).rounded()
+    # exp may be too large for a float, and its error has no bound; the sigmoid is nowhere above exp(x).
+    ceiling = 2 * np.exp(x.value + x.error)
+    return Bounded(result.value, np.where(np.isinf(result.error), ceiling, result.error))
 
 
 def _tanh(x: Bounded, device: bool) -> Bounded:

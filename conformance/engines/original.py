@@ -88,7 +88,10 @@ class OriginalEngine(Engine):
     Fatal = OriginalFatal
 
     def __init__(self, programs: Path | None = None, tools: Path | None = None, version: str = "1.0.0") -> None:
-        self._programs, self._tools, self._version = programs, tools, version
+        # Absolute, since the programs are started in folders of their own.
+        self._programs = programs.resolve() if programs else None
+        self._tools = tools.resolve() if tools else None
+        self._version = version
         self._numbers: Process | None = None  # which asks nothing of a stream, and so is kept
 
     def start(self, program: str) -> Process:

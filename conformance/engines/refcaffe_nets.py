@@ -104,7 +104,9 @@ class RefcaffeNet:
         self.wrapped.backward_from_to(self._number(start, -1), self._number(end, 0))
 
     def _number(self, layer: str | None, default: int) -> int:
-        return default % len(self.wrapped.all_layers) if layer is None else self.wrapped.layer_names.index(layer)
+        if layer is not None:
+            return self.wrapped.layer_names.index(layer)
+        return default if default >= 0 else len(self.wrapped.all_layers) + default
 
     def watch(self, note: Callable[[str, int], None]) -> None:
         for when in _CALLBACKS:

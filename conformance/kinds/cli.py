@@ -4,7 +4,7 @@ What is compared:
 
 * exit status or signal, the protobuf parser's and the flag library's lines: exactly;
 * log lines: words, levels, source files and whole numbers exactly, measured times not at all, other numbers within
-  the bound of ``operations.logs``;
+  the bound of ``operations.logs``; what the HDF5 library prints between them of its calls is no log line;
 * the usage: each recorded line must come, in order, with the engine's name for ``caffe``; further lines (commands and
   flags of its own) may come between them; all other output exactly, with the engine's name and version;
 * an exception that a Python layer raised: it must be among those printed; of one that Boost.Python raised, whose words
@@ -34,6 +34,7 @@ _PROGRAM = re.compile(r"(?<![\w./])caffe(?![\w./])")
 _VERSION = re.compile(r"version \d[\w.]*")
 _MILLISECONDS = re.compile(r"[\d.]+(?:e[-+]?\d+)? ms\.")
 _ADDRESS = re.compile(r"0x[0-9a-f]+")
+_HDF5_ERRORS = re.compile(r"\nHDF5-DIAG: .*", re.DOTALL)
 _ITERATION = re.compile(r"_iter_\d+")
 _EXCEPTION = re.compile(r"\n((?:\w+\.)*\w*(?:Error|Exception|Interrupt|Exit|Warning|Iteration)\b.*)\Z")
 
@@ -118,4 +119,5 @@ def _judge_messages(
 
 
 def _message(text: str, timed: bool) -> str:
+    text = _HDF5_ERRORS.sub("", text)
     return _name(_ADDRESS.sub("<PTR>", _MILLISECONDS.sub("<T> ms.", text)), timed)

@@ -122,7 +122,7 @@ class _Run:
 
 def _contents(blob: Any, which: str) -> np.ndarray:
     """A copy of a blob's data or diff; one without elements may have no memory to ask for."""
-    return np.array(getattr(blob, which)) if blob.count else np.empty(blob.shape, np.float32)
+    return np.array(getattr(blob, which)) if blob.count else np.zeros(blob.shape, np.float32)
 
 
 def _same_bits(a: np.ndarray, b: np.ndarray) -> bool:

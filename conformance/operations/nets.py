@@ -19,7 +19,7 @@ _DIGEST = 16  # values of an array that a digest keeps: the first ones, and as m
 
 def contents(blob: Any, which: str) -> Any:
     """A blob's ``data`` or ``diff``; one without elements has no memory to ask for."""
-    return getattr(blob, which) if blob.count else np.empty(tuple(blob.shape), np.float32)
+    return getattr(blob, which) if blob.count else np.zeros(tuple(blob.shape), np.float32)
 
 
 def _seed(world: World, op: Op) -> None:

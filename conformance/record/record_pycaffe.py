@@ -250,7 +250,7 @@ class Run(object):
 
 def contents(blob, which="data"):
     """A copy; a blob without elements may have no memory to ask for."""
-    return np.array(getattr(blob, which)) if blob.count else np.empty(tuple(blob.shape), np.float32)
+    return np.array(getattr(blob, which)) if blob.count else np.zeros(tuple(blob.shape), np.float32)
 
 
 def place_of(blob, which):

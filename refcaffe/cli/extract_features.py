@@ -17,6 +17,7 @@ from refcaffe.context import Mode
 from refcaffe.data.db import Writer
 from refcaffe.data.image_list import atoi
 from refcaffe.net import Net
+from refcaffe.net.read import read_net_in_state
 from refcaffe.proto import caffe_pb2
 
 _check = Checker("extract_features.cpp")
@@ -40,7 +41,7 @@ def run(words: Sequence[str]) -> int:
         return 1
     _choose_device(words[6:])
     weights, definition, blobs, targets, batches, backend = words[:6]
-    with Net(definition, caffe_pb2.TEST) as net:
+    with Net(read_net_in_state(definition, caffe_pb2.TEST)) as net:
         net.copy_from(weights)
         names, sources = blobs.split(","), targets.split(",")
         text = " the number of blob names and dataset names must be equal"

@@ -8,6 +8,7 @@ from refcaffe.checks import shown
 from refcaffe.cli.brew import check, choose_device, log
 from refcaffe.cli.flags import Flags
 from refcaffe.net import Net
+from refcaffe.net.read import read_net_in_state
 from refcaffe.proto import caffe_pb2
 
 
@@ -16,7 +17,7 @@ def run(flags: Flags) -> int:
     check.gt(len(flags.model), 0, "FLAGS_model.size() > 0", "Need a model definition to score.")
     check.gt(len(flags.weights), 0, "FLAGS_weights.size() > 0", "Need model weights to score.")
     choose_device(flags, named=True)
-    net = Net(flags.model, caffe_pb2.TEST, level=flags.level, stages=flags.stages)
+    net = Net(read_net_in_state(flags.model, caffe_pb2.TEST, flags.level, flags.stages))
     with net, np.errstate(all="ignore"):
         net.copy_from(flags.weights)
         log.info("Running for %d iterations.", flags.iterations)

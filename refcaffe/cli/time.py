@@ -15,6 +15,7 @@ from refcaffe.context import Mode, current
 from refcaffe.device import runtime
 from refcaffe.kernels.parallel import calculation
 from refcaffe.net import Net
+from refcaffe.net.read import read_net_in_state
 from refcaffe.proto import caffe_pb2
 
 PHASES = {"": caffe_pb2.TRAIN, "TRAIN": caffe_pb2.TRAIN, "TEST": caffe_pb2.TEST}
@@ -26,7 +27,7 @@ def run(flags: Flags) -> int:
     if flags.phase not in PHASES:
         check.fatal('phase must be "TRAIN" or "TEST"')
     choose_device(flags)
-    with Net(flags.model, PHASES[flags.phase], level=flags.level, stages=flags.stages) as net:
+    with Net(read_net_in_state(flags.model, PHASES[flags.phase], flags.level, flags.stages)) as net:
         last = len(net.layers) - 1
         log.info("Performing Forward")
         log.info("Initial loss: %s", shown(net.forward_from_to(0, last)))

@@ -16,6 +16,7 @@ from refcaffe.data.datum import Datum
 from refcaffe.data.decode import COLOR, GRAY, NATIVE, decode
 from refcaffe.data.means import Means
 from refcaffe.data.place import Place
+from refcaffe.kernels.blas import scal
 from refcaffe.kernels.parallel import scratch
 from refcaffe.kernels.transform import apart, less_image, less_values
 from refcaffe.proto import caffe_pb2
@@ -274,5 +275,4 @@ class DataTransformer:
         data -= self._means.each(channels)[:, np.newaxis, np.newaxis] if image is None else image
         out = top.mutable_cpu_data()
         out.reshape(_shape(top))[:num] = place.of(data)
-        if self._scale != 1:
-            out *= self._scale
+        scal(self._scale, out)  # by 0 everything becomes 0, without a sign

@@ -42,8 +42,9 @@ class Pooling(Layer):
     def layer_set_up(self, bottom: Blobs, top: Blobs) -> None:
         param = self.param.pooling_param
         _check_fields(param)
-        self.kernel = (bottom[0].height, bottom[0].width)
-        if not param.global_pooling:
+        if param.global_pooling:
+            self.kernel = (bottom[0].height, bottom[0].width)
+        else:
             self.kernel = _pair(param, "kernel", "kernel_size")
         for name, size in zip("hw", self.kernel, strict=True):
             _check.gt(size, 0, f"kernel_{name}_ > 0", "Filter dimensions cannot be zero.")

@@ -25,6 +25,8 @@ class Split(Layer):
             text = "Split Layer does not allow in-place computation."
             _check(blob is not bottom[0], "top[i] != bottom[0]", text)
             blob.reshape_like(bottom[0])
+            # A bottom that never got a shape has none of the one element that no axes make.
+            _check.eq(bottom[0].count, blob.count, "count_ == top[i]->count()")
 
     def forward_at(self, side: Side, bottom: Blobs, top: Blobs) -> None:
         for blob in top:

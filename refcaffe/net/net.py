@@ -24,7 +24,7 @@ from refcaffe.net import backward_flags, debug_info, hdf5, weights
 from refcaffe.net.filter import filter_net
 from refcaffe.net.parameters import Parameters
 from refcaffe.net.pycaffe import Callback, PycaffeNet
-from refcaffe.net.read import check_file, read_net_param
+from refcaffe.net.read import check_file, read_net_in_state
 from refcaffe.net.splits import insert_splits
 from refcaffe.proto import caffe_pb2
 from refcaffe.proto.io import to_text
@@ -77,12 +77,9 @@ class Net(PycaffeNet):
             param = network_file
         else:
             check_file(network_file)
-            param = read_net_param(os.fspath(network_file))
             if phase is None:
                 raise TypeError("Net(network_file, phase): the phase, refcaffe.TRAIN or refcaffe.TEST, is missing")
-            param.state.phase = phase
-            param.state.stage.extend(stages or ())
-            param.state.level = level
+            param = read_net_in_state(os.fspath(network_file), phase, level, stages or ())
         self.dtype: np.dtype[Any] = np.dtype(dtype)
         self.all_layers: list[Layer] = []
         self.layer_names: list[str] = []
@@ -235,7 +232,8 @@ class Net(PycaffeNet):
     def forward_from_to(self, start: int, end: int) -> Any:
         """Run layers ``start`` ... ``end`` (numbers, both included); returns their loss."""
         _check.ge(start, 0, "start >= 0")
-        _check.lt(end, len(self.all_layers), "end < layers_.size()")
+        count = len(self.all_layers)  # a size, which no negative number is below
+        _check(0 <= end < count, f"end < layers_.size() ({end} vs. {count})")
         loss = self.dtype.type(0)
         i = start
         with telling(lambda: self._place(i, "forward")):
@@ -253,7 +251,8 @@ class Net(PycaffeNet):
     def backward_from_to(self, start: int, end: int) -> None:
         """Run layers ``start`` down to ``end`` backward, those that need it."""
         _check.ge(end, 0, "end >= 0")
-        _check.lt(start, len(self.all_layers), "start < layers_.size()")
+        count = len(self.all_layers)
+        _check(0 <= start < count, f"start < layers_.size() ({start} vs. {count})")
         i = start
         with telling(lambda: self._place(i, "backward")):
             for i in range(start, end - 1, -1):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from refcaffe.proto import caffe_pb2
@@ -28,6 +29,15 @@ def read_net_param(path: str) -> NetParameter:
     with telling(lambda: path):
         param = read_text(path, caffe_pb2.NetParameter)
         upgrade_net(param, path)
+    return param
+
+
+def read_net_in_state(path: str, phase: int, level: int = 0, stages: Sequence[str] = ()) -> NetParameter:
+    """The definition in a text file, for a net in this phase, at this level and in these stages."""
+    param = read_net_param(path)
+    param.state.phase = phase
+    param.state.level = level
+    param.state.stage.extend(stages)
     return param
 
 

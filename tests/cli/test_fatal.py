@@ -58,6 +58,19 @@ def test_gpu_must_be_numbers(folder, gpu, message, capsys):
     assert message in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["test", "--model=none", "--weights=w"],
+        ["time", "--model=none"],
+        ["extract_features", "w", "none", "fc", "features", "1", "lmdb"],
+    ],
+)
+def test_a_net_that_is_not_there_is_fatal(folder, capsys, words):
+    assert main(words) == 134
+    assert "File not found: none" in capsys.readouterr().err
+
+
 def test_upgrade_tools(folder, capsys):
     (folder / "old").write_text('layers { name: "r" type: RELU bottom: "a" top: "b" }')
     assert main(["upgrade_net_proto_text", "old", "new"]) == 0

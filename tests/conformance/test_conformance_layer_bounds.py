@@ -15,7 +15,8 @@ import pytest
 
 from conformance.bounds import bounds_of
 from conformance.bounds.formula import find
-from conformance.bounds.running import Bounded
+from conformance.bounds.recurrent import _sigmoid
+from conformance.bounds.running import Bounded, bounded
 from conformance.cases import Case, find_cases, read_case
 from conformance.cli import UsageError, default_fixtures
 
@@ -109,6 +110,16 @@ def test_a_slightly_different_definition_is_out_of_bounds(
         bound.shape != changed.recorded.arrays[name].shape or (shares(changed.recorded.arrays[name], bound) > 1).any()
         for name, bound in bounds.items()
     )
+
+
+@pytest.mark.parametrize("device", [False, True])
+def test_a_sigmoid_whose_exp_is_too_large_is_next_to_0(device: bool) -> None:
+    with np.errstate(all="ignore"):
+        x = np.array([-150, -88.75, -88.5, 0])
+        result = _sigmoid(bounded(x), device)
+        computed = (1 / (1 + np.exp(-x.astype(np.float32)))).astype(float)
+    assert (np.abs(computed - result.value) <= result.error).all()
+    assert (result.error[:2] < 1e-38).all() and (result.error[2:] < 1e-6).all()
 
 
 def test_a_margin_that_rounding_decides_on_allows_the_whole_gradient() -> None:

@@ -128,6 +128,8 @@ def test_a_difference_is_caught(judged: Any, recorded: dict[str, Any], got: dict
          {"log": [["I", "a.cpp", "Iteration 2 (9.5 iter/s, 0.1s/2 iters), loss = 1.50001"]]}),
         ({"log": [["I", "a.cpp", "ip\tforward: <T> ms."]]}, {"log": [["I", "a.cpp", "ip\tforward: 1.5e-05 ms."]]}),
         ({"exit": None, "signal": 6}, {"exit": None, "signal": 6, "log": [["F", "caffe.cpp", "no number"]]}),
+        ({"log": [["I", "a.cpp", "x\nHDF5-DIAG: Error detected in HDF5\n  #000: no file\n, name = 'b'"]]},
+         {"log": [["I", "a.cpp", "x"]]}),
         ({"log": [["I", "a.cpp", "x\nTypeError: no C++ type: X"]], "exit": 1},
          {"log": [["I", "a.cpp", "x"]], "exit": 1, "python": ["TypeError: no layer"]}),
     ],

@@ -139,10 +139,19 @@ def test_blob(folder, setup):
     source, top = Blob(images.shape, dtype), Blob(dtype=dtype)
     source.mutable_cpu_data()[...] = images
     made.transform_blob(source, top)
-    wanted = [expected(param, train, dtype, [image], mean, own_words())[0] for image in images]
-    assert equal(top.cpu_data(), np.stack(wanted))  # one mirror and one place for all
+    # One mirror and one place for all; BLAS scales, and by 0 it clears.
+    wanted = np.stack([expected(param, train, dtype, [image], mean, own_words())[0] for image in images])
+    assert equal(top.cpu_data(), wanted if param.scale else np.zeros_like(wanted))
     means = expected(caffe_pb2.TransformationParameter(mean_value=param.mean_value), 0, dtype, images, mean, None)
     assert equal(source.cpu_data(), np.stack(means))
+
+
+def test_a_blob_scaled_by_0_is_cleared():
+    made = transformer(caffe_pb2.TransformationParameter(scale=0), False)
+    source, top = Blob((1, 1, 1, 3)), Blob()
+    source.mutable_cpu_data()[...] = [-1, np.nan, np.inf]
+    made.transform_blob(source, top)
+    assert not top.cpu_data().view(np.uint32).any()
 
 
 def test_one_mean_value_is_spread_for_good():

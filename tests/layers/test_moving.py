@@ -223,6 +223,12 @@ def test_input_without_shape_waits_for_one() -> None:
     assert top[0].shape == (2, 3)
 
 
+def test_split_refuses_a_bottom_that_never_got_a_shape() -> None:
+    split = create(caffe_pb2.LayerParameter(type="Split"))
+    with pytest.raises(CheckError, match=r"count_ == top\[i\]->count\(\) \(0 vs\. 1\)"):
+        split.set_up([Blob()], [Blob(), Blob()])
+
+
 def test_dummy_data_draws_in_forward_only_and_in_order() -> None:
     context.current().set_random_seed(3)
     stream = context.current().stream

@@ -10,6 +10,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from refcaffe.blob import Blob
+from refcaffe.checks import CheckError
 from refcaffe.layers import create
 from refcaffe.proto.caffe_pb2 import LayerParameter, PoolingParameter
 
@@ -110,6 +111,19 @@ def test_average(pooling, dtype):
                 np.testing.assert_array_equal(top[0].cpu_data()[:, :, i, j], total / divisor)
                 dx[window] += (top[0].cpu_diff()[:, :, i, j] / divisor)[:, :, None, None]
     np.testing.assert_array_equal(bottom.cpu_diff(), dx)
+
+
+def test_legacy_sizes_are_asked_for_only_if_pooling_is_global():
+    param = LayerParameter(type="Pooling")
+    param.pooling_param.kernel_size, param.pooling_param.pad = 2, 2
+    bottom = [Blob((1, 1, 1, 4, 4))]
+    with pytest.raises(CheckError, match=r"pad_h_ < kernel_h_ \(2 vs\. 2\)"):
+        create(param).set_up(bottom, [Blob()])
+    param.pooling_param.ClearField("kernel_size")
+    param.pooling_param.ClearField("pad")
+    param.pooling_param.global_pooling = True
+    with pytest.raises(CheckError, match=r"num_axes\(\) <= 4 \(5 vs\. 4\)"):
+        create(param).set_up(bottom, [Blob()])
 
 
 def test_nan_never_wins_and_its_gradient_is_dropped():

@@ -71,6 +71,14 @@ def test_inputs_as_arguments():
         net.forward(x=x)
 
 
+def test_a_net_without_layers_cannot_run():
+    net = make_net("")
+    with pytest.raises(CheckError, match=r"end < layers_.size\(\) \(-1 vs. 0\)"):
+        net.forward_from_to(0, -1)
+    with pytest.raises(CheckError, match=r"start < layers_.size\(\) \(-1 vs. 0\)"):
+        net.backward_from_to(-1, 0)
+
+
 def test_a_smaller_batch_after_reshape():
     net = make_net(REGRESSION)
     fill(net)

@@ -108,6 +108,16 @@ def test_a_program_that_ends_is_a_fatal_error(programs: Path) -> None:
     process.close()
 
 
+def test_programs_are_found_from_another_folder(
+    programs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(programs.parent)
+    engine = OriginalEngine(Path(programs.name))
+    monkeypatch.chdir(tmp_path)
+    case = find_cases(FIXTURES / "rng/shuffle")[0]
+    assert suite.differences(case, suite.record(case, engine)) == []
+
+
 def test_what_is_missing_is_named(tmp_path: Path) -> None:
     engine = OriginalEngine()
     for kind, what in {"rng": "--programs", "upgrade": "--tools", "gpumode": "a way to record kind gpumode"}.items():
