@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import _thread
+import atexit
+import os
 import signal
 import sys
 import threading
 import weakref
 from collections.abc import Callable
+from contextlib import suppress
 from types import FrameType
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -15,6 +18,7 @@ if TYPE_CHECKING:
     from sys import UnraisableHookArgs
 
 _LATER = 0.01  # seconds
+_INTERRUPTED = 130  # how a shell tells of SIGINT; the status where there are no signals
 
 
 class _Interrupt(KeyboardInterrupt):
@@ -29,7 +33,7 @@ class _Interrupts:
     """
 
     def __init__(self) -> None:
-        self.over = False
+        self.over = self.fatal = False
         self._raised: set[Any] = set()
 
     def __call__(self, number: int, frame: FrameType | None) -> NoReturn:
@@ -45,6 +49,18 @@ class _Interrupts:
         if not self.over:  # not here: this may be a callback, too
             threading.Timer(_LATER, _thread.interrupt_main).start()
 
+    def end_process(self) -> None:
+        """End it by SIGINT, if one was ``fatal``.
+
+        Python does so, too, but not whenever one was: run with -m, it looks at a mark that any text that is executed
+        meanwhile, as for a named tuple, sets or deletes.
+        """
+        if self.fatal and os.name != "nt":
+            with suppress(Exception):  # nobody may read it any more
+                sys.stdout.flush()
+            signal.signal(signal.SIGINT, signal.SIG_DFL)
+            os.kill(os.getpid(), signal.SIGINT)
+
 
 def _tell_lost(lost: UnraisableHookArgs) -> None:
     """What Python does with an error in a callback; but interrupts come again."""
@@ -58,6 +74,7 @@ def run(main: Callable[[list[str]], int]) -> NoReturn:
     Ctrl-C ends the process by SIGINT, as it does Caffe's programs: a shell shows 130, and leaves a loop.
     """
     interrupts = _Interrupts()
+    atexit.register(interrupts.end_process)  # before any other, so that it is called behind them
     try:
         if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
             signal.signal(signal.SIGINT, interrupts)
@@ -65,10 +82,8 @@ def run(main: Callable[[list[str]], int]) -> NoReturn:
         status = main(sys.argv[1:])
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
-        # By an exit status alone it could not be done: run with -m, Python ends by SIGINT all the same if the
-        # interruption came while text was executed, as for a named tuple.
-        sys.excepthook = lambda *_: None  # it has been said
-        raise KeyboardInterrupt from None
+        interrupts.fatal = True
+        status = _INTERRUPTED
     finally:
         interrupts.over = True
     sys.exit(status)

@@ -13,7 +13,7 @@ import pytest
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="signals of POSIX")
 
 LAYER = """
-import os, signal, time
+import os, signal, threading, time
 import caffe
 
 class Dying:
@@ -22,6 +22,13 @@ class Dying:
 
 def interrupt():
     os.kill(os.getpid(), signal.SIGINT)
+
+def executing():
+    def execute():
+        for _ in range(300):
+            exec("time.sleep(0.001)")
+
+    threading.Thread(target=execute).start()
 
 def careless():
     try:
@@ -43,6 +50,7 @@ class Interrupted(caffe.Layer):
 WAYS = {
     "ordinarily": "interrupt()",
     "while text is executed": "exec('interrupt()')",  # with -m, Python itself looks at what came of it
+    "while a thread executes text": "executing(); interrupt()",  # which deletes Python's mark
     "in a callback, where it is lost": "Dying()",
     "where everything is caught": "careless()",
 }
