@@ -107,7 +107,7 @@ class _Shared(Generic[J]):
         if taken is None:
             return False
         number, job = taken
-        if number < min(self.errors, default=self._count):
+        if number < min(self.errors, default=number + 1):
             try:
                 self._work(job)
             except BaseException as error:  # handed to the caller

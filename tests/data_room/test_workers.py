@@ -123,3 +123,20 @@ def test_not_much_is_done_in_advance(several):
     next(results)
     assert len(taken) <= 8 * several
     results.close()
+
+
+def test_a_job_that_is_taken_at_once_is_done(monkeypatch):
+    done = []
+    shared = workers._Shared(done.append)
+    jobs = shared._jobs
+
+    class TakenAtOnce:
+        get = jobs.get
+
+        def put(self, job):
+            jobs.put(job)
+            shared.run_one()
+
+    monkeypatch.setattr(shared, "_jobs", TakenAtOnce())
+    shared.add("job")
+    assert done == ["job"]
