@@ -90,7 +90,7 @@ def parse(value: bytes | memoryview, datum: Datum | None = None) -> Datum:
 def _parse_common(value: bytes | memoryview, datum: Datum) -> bool:
     """Read a record as Caffe's tools write it; False, and nothing done, if it is another one."""
     message = np.frombuffer(value, np.uint8) if len(value) else _NO_BYTES
-    found = np.zeros(7, np.int64)
+    found = np.zeros(kernel.SIZE + 1, np.int64)
     if not kernel.find_fields(message, found):
         return False
     datum.channels, datum.height, datum.width, datum.label, encoded, start, size = found.tolist()

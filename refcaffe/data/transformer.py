@@ -272,7 +272,10 @@ class DataTransformer:
         self._means.check_values(channels, "input")
         data = _items(source)
         image = self._means.image
-        data -= self._means.each(channels)[:, np.newaxis, np.newaxis] if image is None else image
+        if image is not None:
+            data -= image
+        elif self._means.values.size:
+            data -= self._means.values[:, np.newaxis, np.newaxis]
         out = top.mutable_cpu_data()
         out.reshape(_shape(top))[:num] = place.of(data)
         scal(self._scale, out)  # by 0 everything becomes 0, without a sign
