@@ -23,6 +23,11 @@ def _compiler() -> Callable[..., Any] | None:
     return compiler
 
 
+def has_compiler() -> bool:
+    """Whether Numba is there; a warning is logged where it isn't."""
+    return _compiler() is not None
+
+
 class Kernel:
     """A function that is compiled when it is first called, and cached on disk for the next process.
 

@@ -12,10 +12,10 @@ import numpy as np
 
 from refcaffe.kernels.im2col import Columns, add_columns, im2col
 from refcaffe.kernels.parallel import for_each, in_order, scratch
-from refcaffe.kernels.products import ENOUGH, add_product, times_transposed
+from refcaffe.kernels.products import ENOUGH, multiply, product
 from refcaffe.side import HOST
 
-PIECE = 1 << 21  # elements of columns that a piece has at most
+PIECE = 1 << 20  # elements of columns that a piece has at most
 WORTHWHILE = 1 << 17  # and at least, if there are images enough
 WIDE = 1024  # places from which on products are about as fast as they get
 NARROW = 96  # places below which they become slow
@@ -57,7 +57,7 @@ class Products:
         """grids = weight · columns of the images + bias (a column, or None)."""
         together, ranges = self._pieces(len(images), divisible=True)
         if bias is not None:
-            bias = bias.reshape(self.group, -1, 1)
+            bias = bias.reshape(self.group, -1)
         if len(images) == len(ranges) == 1 and self._worthwhile(1):
             self._forward_by_outputs(images, weight, grids, bias)
             return
@@ -65,23 +65,24 @@ class Products:
         def piece(i: int) -> None:
             block, part = divmod(i, len(ranges))
             some = slice(block * together, (block + 1) * together)
-            self._multiply(weight, self._columns(images[some], ranges[part]), bias, grids[some], ranges[part])
+            columns = self._columns(images[some], ranges[part])
+            multiply(weight, columns, self._part(grids[some], ranges[part]), bias)
 
         for_each(-(-len(images) // together) * len(ranges), piece, self._worthwhile(len(images)))
 
     def _forward_by_outputs(self, images: Any, weight: Any, grids: Any, bias: Any) -> None:
         """As ``forward``, for one image with a small grid."""
         columns = self._columns(images, (0, self.rows))
-        grid = self._part(grids, (0, self.rows))[0]
+        grid = self._part(grids, (0, self.rows))
         step = -(-weight.shape[1] // max(1, weight.shape[1] // NARROW))
-        blocks = [(g, slice(i, i + step)) for g in range(self.group) for i in range(0, weight.shape[1], step)]
+        starts = range(0, weight.shape[1], step)
 
         def block(i: int) -> None:
-            np.matmul(weight[blocks[i]], columns[blocks[i][0]], out=grid[blocks[i]])
-            if bias is not None:
-                grid[blocks[i]] += bias[blocks[i]]
+            g, start = i // len(starts), starts[i % len(starts)]
+            some = slice(g, g + 1), slice(start, start + step)
+            multiply(weight[some], columns[some[0]], grid[some], None if bias is None else bias[some])
 
-        for_each(len(blocks), block)
+        for_each(self.group * len(starts), block)
 
     def backward(
         self,
@@ -110,13 +111,13 @@ class Products:
             if to_images is not None:
                 to_images[some].fill(0)
             for rows in ranges:
-                grid = self._side_by_side(self._part(grids[some], rows), "grid")
+                grid = self._part(grids[some], rows)
                 if weight_diff is not None or to_grids is not None:
                     columns = self._columns(images[some], rows)
                 if weight_diff is not None:
-                    total = _add_product(total, grid, columns)
+                    total = self._add_product(total, grid, columns)
                 if to_grids is not None:
-                    self._multiply(weight, columns, None, to_grids[some], rows)
+                    multiply(weight, columns, self._part(to_grids[some], rows))
                 if to_images is not None:
                     self._add_to_images(weight, grid, to_images[some], rows)
             if bias is not None:
@@ -145,74 +146,46 @@ class Products:
         """As in ``backward``, divided by rows of the weight, so that no second array of its size is needed."""
         whole = (0, self.rows)
         for n in range(len(grids)):
-            columns = self._columns(images[n : n + 1], whole)
-            add_product(HOST, self._part(grids[n : n + 1], whole)[0], columns.swapaxes(-1, -2), weight_diff)
+            columns = self._columns(images[n : n + 1], whole)[:, :, 0]
+            grid = self._part(grids[n : n + 1], whole)[:, :, 0]
+            product(HOST, grid, columns.swapaxes(-1, -2), weight_diff, add=True)
 
-    # --- parts of arrays, as matrices (group, rows, places of one image after the other)
+    # --- parts of arrays, as matrices (group, rows, images, places)
 
-    def _part(self, grids: Any, rows: Rows) -> Any:
-        """Some rows of grids, (N, group, channels / group, places)."""
-        grids = grids.reshape(len(grids), self.group, -1, self.places)
-        return grids[..., rows[0] * self.width : rows[1] * self.width]
-
-    def _side_by_side(self, arrays: Any, name: str) -> Any:
-        """Matrices (N, group, rows, places) as one, without a copy if it is but one."""
-        if len(arrays) == 1:
-            return arrays[0]
-        count, group, rows, places = arrays.shape
-        target = scratch(name, (group, rows, count, places), arrays.dtype)
-        target[...] = arrays.transpose(1, 2, 0, 3)
-        return target.reshape(group, rows, count * places)
+    def _part(self, arrays: Any, rows: Rows) -> Any:
+        """Some rows of grids or, if the window is a point, of images."""
+        arrays = arrays.reshape(len(arrays), self.group, -1, self.places).transpose(1, 2, 0, 3)
+        return arrays[..., rows[0] * self.width : rows[1] * self.width]
 
     def _columns(self, images: Any, rows: Rows) -> Any:
         """The images' columns that belong to some rows of the grid."""
         if self.where is None:
-            return self._side_by_side(self._part(images, rows), "columns")
+            return self._part(images, rows)
         columns = self._buffer(images, rows)
         im2col(HOST, self.where, images, columns, rows[0])
         return columns
 
     def _buffer(self, like: Any, rows: Rows) -> Any:
-        shape = (self.group, self.depth, len(like) * (rows[1] - rows[0]) * self.width)
+        shape = (self.group, self.depth, len(like), (rows[1] - rows[0]) * self.width)
         return scratch("columns", shape, like.dtype)
 
-    def _multiply(self, weight: Any, columns: Any, bias: Any, grids: Any, rows: Rows) -> None:
-        """Those rows of ``grids`` = weight · columns + bias."""
-        part = self._part(grids, rows)
-        count, group, channels, places = part.shape
-        if count == 1:
-            np.matmul(weight, columns, out=part[0])
-            if bias is not None:
-                part[0] += bias
-            return
-        product = np.matmul(weight, columns, out=scratch("grid", (group, channels, count * places), part.dtype))
-        apart = product.reshape(group, channels, count, places).transpose(2, 0, 1, 3)
-        if bias is None:
-            part[...] = apart
-        else:
-            np.add(apart, bias, out=part)
+    def _add_product(self, total: Any, grid: Any, columns: Any) -> Any:
+        """``total``, None at first, + grid · columnsᵀ."""
+        if grid.shape[3] < NARROW:  # small images side by side
+            grid, columns = (array.reshape(*array.shape[:2], 1, -1) for array in (grid, columns))
+        for n in range(grid.shape[2]):
+            fresh = total is None
+            if fresh:
+                total = scratch("total", (self.group, self.grid_channels, self.depth), grid.dtype)
+            multiply(grid[:, :, n], columns[:, :, n].swapaxes(-1, -2), total, add=not fresh)
+        return total
 
     def _add_to_images(self, weight: Any, grid: Any, images: Any, rows: Rows) -> None:
         """images += weightᵀ · some rows of a grid, at the pixels that they see."""
         turned = weight.transpose(0, 2, 1)
-        if self.where is not None or len(images) > 1:
-            columns = np.matmul(turned, grid, out=self._buffer(images, rows))
-        if self.where is not None:
-            add_columns(HOST, self.where, columns, images, rows[0], keeps=False)
-        elif len(images) > 1:
-            part = self._part(images, rows)
-            count, group, depth, places = part.shape
-            part[...] = columns.reshape(group, depth, count, places).transpose(2, 0, 1, 3)
-        else:
-            np.matmul(turned, grid, out=self._part(images, rows)[0])
-
-
-def _add_product(total: Any, grid: Any, columns: Any) -> Any:
-    """``total``, None at first, + grid · columnsᵀ."""
-    shape = (*grid.shape[:2], columns.shape[1])
-    product = scratch("total" if total is None else "product", shape, grid.dtype)
-    times_transposed(grid, columns, product)
-    if total is None:
-        return product
-    total += product
-    return total
+        if self.where is None:
+            multiply(turned, grid, self._part(images, rows))
+            return
+        columns = self._buffer(images, rows)
+        multiply(turned, grid, columns)
+        add_columns(HOST, self.where, columns, images, rows[0], keeps=False)

@@ -1,73 +1,89 @@
-"""Matrix products, divided among threads on the host; some that BLAS would add to what is there already."""
+"""Matrix products, on the host compiled and divided among threads; some are added to what is there already."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import cache
+from math import prod
 from typing import Any
 
 import numpy as np
 
-from refcaffe.kernels.parallel import for_each, for_ranges, scratch
+from refcaffe.kernels.compiled import has_compiler
+from refcaffe.kernels.parallel import for_each
 from refcaffe.side import Side
 
-_BLOCK = 1 << 19  # elements of the product that are kept apart before they are added
+_BLOCK = 1 << 19  # elements of a product that a device keeps apart before they are added
 _PIECE = 1 << 18  # elements of a factor that are worth a piece of the work
-_NARROW = 256  # rows or columns below which products become slow
-_FEW = 96
+_NARROW = 256  # rows or columns that a piece has at least
 ENOUGH = 1 << 22  # multiplications that are worth more than one thread
 
 
-def product(side: Side, a: Any, b: Any, out: Any) -> None:
-    """``out = a @ b`` for matrices (M, K), (K, N), (M, N)."""
-    matmul = side.xp.matmul
-    rows, columns = out.shape
-    if side.gpu or rows * columns * a.shape[1] <= ENOUGH:
-        matmul(a, b, out=out)
+def _plain(a: Any, b: Any, bias: Any, out: Any, add: bool) -> None:
+    columns = np.matmul(a, b.reshape(*b.shape[:2], prod(b.shape[2:]))).reshape(out.shape)
+    if add:
+        out += columns
+    else:
+        out[...] = columns
+    if bias.size:
+        out += bias[..., None, None]
+
+
+@cache
+def _multiply(dtype: np.dtype[Any]) -> Callable[[Any, Any, Any, Any, bool], None]:
+    if not has_compiler():
+        return _plain
+    from refcaffe.kernels.gemm import multiply_compiled  # imports Numba
+
+    return multiply_compiled(dtype)
+
+
+def multiply(a: Any, b: Any, out: Any, bias: Any = None, add: bool = False) -> None:
+    """``out = a @ b + bias`` or, to ``add``, ``out += a @ b + bias`` on this thread, for stacks of matrices.
+
+    Shapes are (S, M, K), (S, K, N), (S, M, N) and (S, M); columns may belong to several images, one after the other,
+    as axes (images, places) instead of N, of ``b`` or of ``out`` or of both. All are of one real type.
+    """
+    if b.ndim == 3:
+        b = b[:, :, None]
+    if out.ndim == 3:
+        out = out[:, :, None]
+    if bias is None:
+        bias = np.empty((len(a), 0), out.dtype)
+    compiled = _multiply(out.dtype) if out.size and a.shape[2] else _plain
+    compiled(a, b, bias, out, add)
+
+
+def product(side: Side, a: Any, b: Any, out: Any, add: bool = False) -> None:
+    """As ``multiply``, on either side, and on the host on all threads."""
+    if side.gpu:
+        _product_on_device(side, a, b, out, add)
         return
-    step = max(_NARROW, _PIECE // max(1, a.shape[1]))
-    if columns >= rows and b.strides[0] < b.strides[1]:
-        for_ranges(columns, step, lambda i, j: times_transposed(a, b[:, i:j].T, out[:, i:j]))
-    elif columns >= rows:
-        for_ranges(columns, step, lambda i, j: matmul(a, b[:, i:j], out=out[:, i:j]))
-    else:
-        for_ranges(rows, step, lambda i, j: matmul(a[i:j], b, out=out[i:j]))
-
-
-def times_transposed(a: Any, b: Any, out: Any) -> None:
-    """``out = a @ b.T`` on the host for matrices (M, K), (N, K), (M, N), or stacks of them.
-
-    Of few rows BLAS is up to 1.6 times as fast at ``out.T = b @ a.T``.
-    """
-    *stack, rows, columns = out.shape
-    if 1 < rows <= _FEW and rows < columns:
-        turned = scratch("turned", (*stack, columns, rows), out.dtype)
-        np.matmul(b, a.swapaxes(-1, -2), out=turned)
-        out[...] = turned.swapaxes(-1, -2)
-    else:
-        np.matmul(a, b.swapaxes(-1, -2), out=out)
-
-
-def add_product(side: Side, a: Any, b: Any, out: Any) -> None:
-    """``out += a @ b`` for stacks of matrices (S, M, K), (S, K, N), (S, M, N).
-
-    It is done block by block, so that no second array of the size of ``out`` is needed.
-    """
     stack, rows, columns = out.shape
-
-    def add(stacks: slice, some: slice) -> None:
-        target = out[stacks, some]
-        part = side.xp.empty(target.shape, out.dtype) if side.gpu else scratch("block", target.shape, out.dtype)
-        side.xp.matmul(a[stacks, some], b[stacks], out=part)
-        target += part
-
-    whole = slice(None)
-    if out.size <= _BLOCK:
-        add(whole, whole)
+    if out.size * a.shape[2] <= ENOUGH:
+        multiply(a, b, out, add=add)
         return
-    together = _BLOCK // max(1, rows * columns)
-    if together:
-        blocks = [(slice(start, start + together), whole) for start in range(0, stack, together)]
-    else:
-        step = max(1, _BLOCK // columns)
-        starts = [(i, start) for i in range(stack) for start in range(0, rows, step)]
-        blocks = [(slice(i, i + 1), slice(start, start + step)) for i, start in starts]
-    for_each(len(blocks), lambda i: add(*blocks[i]), worthwhile=not side.gpu and out.size * a.shape[2] > ENOUGH)
+    step = max(_NARROW, _PIECE // max(1, a.shape[2]))
+    pieces = -(-max(rows, columns) // step)
+
+    def piece(i: int) -> None:
+        s, some = slice(i // pieces, i // pieces + 1), slice(i % pieces * step, (i % pieces + 1) * step)
+        if columns >= rows:
+            multiply(a[s], b[s, :, some], out[s, :, some], add=add)
+        else:
+            multiply(a[s, some], b[s], out[s, some], add=add)
+
+    for_each(stack * pieces, piece)
+
+
+def _product_on_device(side: Side, a: Any, b: Any, out: Any, add: bool) -> None:
+    """To add, block by block, so that no second array of the size of ``out`` is needed."""
+    if not add:
+        side.xp.matmul(a, b, out=out)
+        return
+    stack, rows, columns = out.shape
+    together, step = max(1, _BLOCK // max(1, rows * columns)), max(1, _BLOCK // max(1, columns))
+    for s in range(0, stack, together):
+        for i in range(0, rows, step):
+            stacks, some = slice(s, s + together), slice(i, i + step)
+            out[stacks, some] += side.xp.matmul(a[stacks, some], b[stacks])

@@ -21,7 +21,7 @@ from refcaffe.fillers import fill
 from refcaffe.kernels.convolution import Products
 from refcaffe.kernels.im2col import Columns, column_map
 from refcaffe.kernels.im2col_device import col2im, im2col
-from refcaffe.kernels.products import add_product
+from refcaffe.kernels.products import product
 from refcaffe.layers.axes import to_int
 from refcaffe.layers.base import Blobs, Layer
 from refcaffe.layers.broadcast import plane_sums
@@ -162,7 +162,7 @@ class BaseConvolution(Layer):
     def add_weight_diff(self, side: Side, image: Any, grid: Any, weight_diff: Any) -> Any:
         """weight_diff += grid · (columns of the image)ᵀ; returns the columns."""
         columns = self._columns(side, image)
-        add_product(side, grid.reshape(self.grid_shape), columns.transpose(0, 2, 1), weight_diff)
+        product(side, grid.reshape(self.grid_shape), columns.transpose(0, 2, 1), weight_diff, add=True)
         return columns
 
     def _columns(self, side: Side, image: Any) -> Any:

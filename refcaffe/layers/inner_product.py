@@ -12,7 +12,7 @@ from refcaffe import context
 from refcaffe.blob import Blob
 from refcaffe.checks import Checker
 from refcaffe.fillers import fill
-from refcaffe.kernels.products import add_product, product
+from refcaffe.kernels.products import product
 from refcaffe.layers.axes import to_int
 from refcaffe.layers.base import Blobs, Layer, register
 from refcaffe.proto.caffe_pb2 import LayerParameter
@@ -62,7 +62,7 @@ class InnerProduct(Layer):
         weight = side.data(self.blobs[0])
         forgets = side.gpu and self.rows == 1  # upstream, that the weight may be transposed
         weight = weight.reshape(self.outputs, self.inputs) if forgets else self._weight(weight)
-        product(side, x, weight.T, y)
+        product(side, x[None], weight.T[None], y[None])
         if self.param.inner_product_param.bias_term:
             (HOST if self.rows == 1 else side).data(self.ones)
             y += side.data(self.blobs[1]).reshape(self.outputs)
@@ -74,7 +74,7 @@ class InnerProduct(Layer):
             dy, x = self._rows(side.diff(top[0])), side.data(bottom[0]).reshape(self.rows, self.inputs)
             a, b = (x, dy) if param.transpose else (dy, x)
             shape = (1, a.shape[1], b.shape[1])
-            add_product(side, a.T[None], b[None], side.mutable_diff(self.blobs[0]).reshape(shape))
+            product(side, a.T[None], b[None], side.mutable_diff(self.blobs[0]).reshape(shape), add=True)
         if param.bias_term and self.wants_param_diff(1):
             dy = self._rows(side.diff(top[0]))
             bias_diff = side.mutable_diff(self.blobs[1]).reshape(self.outputs)
@@ -82,7 +82,8 @@ class InnerProduct(Layer):
         if propagate_down[0]:
             dy = self._rows(side.diff(top[0]))
             weight = self._weight(side.data(self.blobs[0]))
-            product(side, dy, weight, side.mutable_diff(bottom[0]).reshape(self.rows, self.inputs))
+            dx = side.mutable_diff(bottom[0]).reshape(1, self.rows, self.inputs)
+            product(side, dy[None], weight[None], dx)
 
     def _rows(self, array: Any) -> Any:
         return array.reshape(self.rows, self.outputs)

@@ -86,22 +86,22 @@ def test_the_gradient_is_the_adjoint(window):
 
 
 @pytest.mark.parametrize("shape", [(3, 7, 900), (900, 7, 3), (1, 600, 600), (600, 600, 1), (5, 0, 4)])
-def test_product(shape, monkeypatch):
+@pytest.mark.parametrize("add", [False, True])
+def test_product(shape, add, monkeypatch):
     monkeypatch.setattr(products, "ENOUGH", 0)
     m, k, n = shape
     rng = np.random.default_rng(0)
-    a, b, out = rng.standard_normal((m, k)), rng.standard_normal((n, k)).T, np.empty((m, n))
-    products.product(HOST, a, b, out)
-    np.testing.assert_allclose(out, a @ b, rtol=1e-12, atol=1e-12)
+    a, b, out = rng.standard_normal((2, m, k)), rng.standard_normal((2, n, k)).swapaxes(1, 2), np.ones((2, m, n))
+    products.product(HOST, a, b, out, add)
+    np.testing.assert_allclose(out, a @ b + add, rtol=1e-12, atol=1e-12)
 
 
 @pytest.mark.parametrize("shape", [(3, 4, 5, 6), (1, 70, 3, 50), (6, 1, 1, 1)])
 @pytest.mark.parametrize("block", [1, 60, 1000])
-def test_add_product(shape, block, monkeypatch):
-    monkeypatch.setattr(products, "ENOUGH", 0)
+def test_product_added_on_a_device(shape, block, monkeypatch):
     monkeypatch.setattr(products, "_BLOCK", block)
     s, m, k, n = shape
     rng = np.random.default_rng(0)
     a, b, out = rng.standard_normal((s, m, k)), rng.standard_normal((s, k, n)), np.ones((s, m, n))
-    products.add_product(HOST, a, b, out)
+    products._product_on_device(HOST, a, b, out, add=True)
     np.testing.assert_allclose(out, 1 + a @ b, rtol=1e-12, atol=1e-12)

@@ -1,4 +1,7 @@
-"""A process that cannot import Numba trains and passes recorded cases, with the bits of one that can."""
+"""A process that cannot import Numba trains and passes recorded cases as one that can.
+
+Its matrix products are NumPy's, which add up in another order; everything else has the same bits.
+"""
 
 from __future__ import annotations
 
@@ -114,12 +117,15 @@ def test_training(folders, name):
     assert len(plain.files) == len(compiled.files) > 20
     for one in compiled.files:
         assert np.isfinite(compiled[one]).all()
-        assert plain[one].tobytes() == compiled[one].tobytes(), one
+        scale = np.abs(compiled[one]).max()
+        np.testing.assert_allclose(plain[one], compiled[one], rtol=1e-4, atol=1e-5 * scale, err_msg=one)
 
 
 def test_recorded_cases(folders):
     plain, compiled = (json.loads((folder / "report.json").read_text())["cases"] for folder in folders)
     assert len(compiled) > 150
-    for case in plain + compiled:
-        del case["seconds"]
-    assert plain == compiled
+    for one, other in zip(plain, compiled, strict=True):
+        for measure in "bitwise", "libm":
+            assert one["worst"].get(measure) == other["worst"].get(measure)
+        for key in "case", "status", "comparisons", "differences":
+            assert one[key] == other[key]
