@@ -28,7 +28,7 @@ ROWS = 14 if _AVX512 else 6  # of a block at most: its sums and a few vectors mo
 VECTORS = 2  # side by side in a block
 APART = BYTES // 4  # elements from one column of a packed panel to the next; at least ROWS
 DEPTH = 384
-TOGETHER = 16 * ROWS  # rows that are packed at a time: with DEPTH, what stays in a core's second cache
+TOGETHER = 24 * ROWS  # rows that are packed at a time: with DEPTH, what stays in a core's second cache
 MANY = 8 * ROWS  # rows for which copying a factor is worth its while
 TURN = 8  # a part's depth is a multiple of it, if it is not the last
 
@@ -75,6 +75,13 @@ class _Code:
         anything = ir.Constant(self.vector, ir.Undefined)
         first = self.builder.insert_element(anything, self.builder.load(address), ir.Constant(ir.IntType(32), 0))
         return self.chosen(first, anything, [0] * self.lanes)
+
+    def prefetch(self, address: Any, near: bool) -> None:
+        """Ask for the cache line there, into the first cache or the second; nothing happens if there is no memory."""
+        byte, number = ir.IntType(8).as_pointer(), ir.IntType(32)
+        function = ir.FunctionType(ir.VoidType(), [byte, number, number, number])
+        given = [self.builder.bitcast(address, byte), *(ir.Constant(number, value) for value in (0, 3 if near else 2, 1))]
+        self.builder.call(cgutils.get_or_insert_function(self.builder.module, function, "llvm.prefetch.p0i8"), given)
 
     def multiply_add(self, a: Any, b: Any, c: Any) -> Any:
         """a * b + c, fused where the processor has that."""
@@ -123,6 +130,8 @@ def _emit_sums(code: _Code, shape: tuple[int, int], a: Any, b: Any, b_row: Any, 
     so_far = [[builder.phi(code.vector) for _ in range(shape[1])] for _ in range(shape[0])]
     a, b = code.at(a, code.times(k, APART)), code.at(b, builder.mul(k, b_row))
     columns = [code.load(code.at(b, v * code.lanes)) for v in range(shape[1])]
+    for v in range(shape[1]):
+        code.prefetch(code.at(b, (VECTORS + v) * code.lanes), near=True)
     sums: list[list[Any]] = []
     for i, row in enumerate(so_far):
         factor = code.spread(code.at(a, i))
@@ -169,6 +178,8 @@ def _turn_block(_, dtype, a, a_row, rows, out, row):  # type: ignore[no-untyped-
         for n in range(code.lanes):
             place = builder.select(builder.icmp_signed("<", code.number(n), last), code.number(n), last)
             vectors.append(code.load(code.at(a, builder.mul(a_row, place))))
+            following = builder.mul(a_row, code.number(VECTORS * code.lanes + n))
+            code.prefetch(code.at(a, following), near=False)
         step = code.lanes // 2
         while step:  # squares of that size change places across the diagonal
             for n in range(code.lanes):

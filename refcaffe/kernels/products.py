@@ -14,8 +14,8 @@ from refcaffe.kernels.parallel import for_each
 from refcaffe.side import Side
 
 _BLOCK = 1 << 19  # elements of a product that a device keeps apart before they are added
-_PIECE = 1 << 18  # elements of a factor that are worth a piece of the work
-_NARROW = 256  # rows or columns that a piece has at least
+_NARROW = 128  # rows or columns that a piece of the work has at least
+_PIECES = 16  # that there are at most
 ENOUGH = 1 << 22  # multiplications that are worth more than one thread
 
 
@@ -60,15 +60,18 @@ def product(side: Side, a: Any, b: Any, out: Any, add: bool = False) -> None:
         _product_on_device(side, a, b, out, add)
         return
     stack, rows, columns = out.shape
-    if out.size * a.shape[2] <= ENOUGH:
+    depth = a.shape[2]
+    if out.size * depth <= ENOUGH:
         multiply(a, b, out, add=add)
         return
-    step = max(_NARROW, _PIECE // max(1, a.shape[2]))
-    pieces = -(-max(rows, columns) // step)
+    by_columns = columns >= rows and depth >= rows
+    divided = columns if by_columns else rows
+    step = max(_NARROW, -(-divided // _PIECES))
+    pieces = -(-divided // step)
 
     def piece(i: int) -> None:
         s, some = slice(i // pieces, i // pieces + 1), slice(i % pieces * step, (i % pieces + 1) * step)
-        if columns >= rows:
+        if by_columns:
             multiply(a[s], b[s, :, some], out[s, :, some], add=add)
         else:
             multiply(a[s, some], b[s], out[s, some], add=add)
