@@ -7,11 +7,6 @@ from typing import Any
 import numpy as np
 
 
-def squared_distance(x: Any, mean: Any, out: Any) -> None:
-    np.subtract(x, mean[:, None], out=out)
-    np.multiply(out, out, out=out)
-
-
 def product(x: Any, y: Any, out: Any) -> None:
     np.multiply(x, y, out=out)
 
@@ -25,16 +20,6 @@ def normalize(y: Any, mean: Any, deviation: Any) -> None:
     y /= deviation[:, None]
 
 
-def normalize_and_keep(y: Any, kept: Any, mean: Any, deviation: Any) -> None:
-    normalize(y, mean, deviation)
-    np.copyto(kept, y)
-
-
-def normalize_diff(dx: Any, y: Any, products: Any, total: Any, deviation: Any, factor: Any) -> None:
-    dx += (y * products[:, None] + total[:, None]) * factor
-    dx /= deviation[:, None]
-
-
 def scale(y: Any, factor: Any) -> None:
     y *= factor[:, None]
     y[factor == 0] = 0
@@ -42,3 +27,28 @@ def scale(y: Any, factor: Any) -> None:
 
 def shift(y: Any, value: Any) -> None:
     y += value[:, None]
+
+
+def _channels(array: Any, first: int, count: int) -> Any:
+    return array[:, first : first + count]
+
+
+def squared_distance(x: Any, first: int, mean: Any, out: Any) -> None:
+    np.subtract(_channels(x, first, len(mean)), mean[:, None], out=out)
+    np.multiply(out, out, out=out)
+
+
+def channel_product(x: Any, y: Any, first: int, out: Any) -> None:
+    np.multiply(*(_channels(array, first, out.shape[1]) for array in (x, y)), out=out)
+
+
+def normalize_and_keep(y: Any, kept: Any, first: int, mean: Any, deviation: Any) -> None:
+    y, kept = (_channels(array, first, len(mean)) for array in (y, kept))
+    normalize(y, mean, deviation)
+    np.copyto(kept, y)
+
+
+def normalize_diff(dx: Any, y: Any, first: int, products: Any, total: Any, deviation: Any, factor: Any) -> None:
+    dx, y = (_channels(array, first, len(total)) for array in (dx, y))
+    dx += (y * products[:, None] + total[:, None]) * factor
+    dx /= deviation[:, None]

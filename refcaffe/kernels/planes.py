@@ -14,7 +14,9 @@ from refcaffe.kernels import plain_planes as plain
 from refcaffe.kernels.compiled import compiled, copied
 from refcaffe.kernels.parallel import GRAIN, for_ranges, scratch
 
-SAFE_BORDER = 16  # BLAS takes rows in fours: borders between them would change the rounding of some
+FOUR = 4  # rows that BLAS takes together: borders between them would change the rounding of some
+SAFE_BORDER = 16
+TOGETHER = 1 << 18  # elements of all images' planes
 
 
 def _flat(planes: Any) -> Any:
@@ -53,6 +55,32 @@ def sums_of(formula: Callable[..., None], planes: Any, values: Any, ones: Any, i
     return result.reshape(planes[0].shape[:2])
 
 
+def for_channels(shape: tuple[int, ...], body: Callable[[slice], Any]) -> None:
+    """``body`` for ranges of the channels of (N, C, places), so few that all their planes stay in a core's cache.
+
+    Where BLAS would meet other fours of rows than in the whole, it gets the whole.
+    """
+    images, channels, places = shape
+    step = channels if channels % FOUR else max(1, TOGETHER // max(1, images * places))
+    for_ranges(channels, -(-step // SAFE_BORDER) * SAFE_BORDER, lambda i, j: body(slice(i, min(j, channels))))
+
+
+def channel_sums(planes: Any, ones: Any) -> Any:
+    """The sums over the last axis of what ``for_channels`` gives, (N, channels)."""
+    images, channels, places = planes.shape
+    if channels % FOUR:  # all there are
+        return np.matmul(planes.reshape(images * channels, places), ones).reshape(images, channels)
+    return np.matmul(planes, ones)
+
+
+def channel_sums_of(formula: Callable[..., None], arrays: Any, channels: slice, values: Any, ones: Any) -> Any:
+    """The same of what ``formula`` makes of these channels of arrays and values."""
+    images, _, places = arrays[0].shape
+    work = scratch("planes", (images, channels.stop - channels.start, places), arrays[0].dtype)
+    formula(*arrays, channels.start, *values, work)
+    return channel_sums(work, ones)
+
+
 def each_plane(formula: Callable[..., None], source: Any, target: Any, others: Any, values: Any, *numbers: Any) -> None:
     """``target`` = what ``formula(target, *others, *values, *numbers)`` makes of ``source`` in it, plane by plane."""
     arrays, count = [_flat(array) for array in (source, target, *others)], source.shape[0]
@@ -66,15 +94,6 @@ def each_plane(formula: Callable[..., None], source: Any, target: Any, others: A
 
 
 # --- formulas: planes (rows, places), then values (rows,)
-
-
-@compiled(plain=plain.squared_distance)
-def squared_distance(x: Any, mean: Any, out: Any) -> None:
-    """out = (x - mean)²"""
-    for i in range(len(x)):
-        for p in range(x.shape[1]):
-            distance = x[i, p] - mean[i]
-            out[i, p] = distance * distance
 
 
 @compiled(plain=plain.product)
@@ -101,24 +120,6 @@ def normalize(y: Any, mean: Any, deviation: Any) -> None:
             y[i, p] = (y[i, p] - mean[i]) / deviation[i]
 
 
-@compiled(plain=plain.normalize_and_keep)
-def normalize_and_keep(y: Any, kept: Any, mean: Any, deviation: Any) -> None:
-    """kept = y = (y - mean) / deviation"""
-    for i in range(len(y)):
-        for p in range(y.shape[1]):
-            value = (y[i, p] - mean[i]) / deviation[i]
-            y[i, p] = value
-            kept[i, p] = value
-
-
-@compiled(plain=plain.normalize_diff)
-def normalize_diff(dx: Any, y: Any, products: Any, total: Any, deviation: Any, factor: Any) -> None:
-    """dx = ((y * products + total) * factor + dx) / deviation"""
-    for i in range(len(y)):
-        for p in range(y.shape[1]):
-            dx[i, p] = ((y[i, p] * products[i] + total[i]) * factor + dx[i, p]) / deviation[i]
-
-
 @compiled(plain=plain.scale)
 def scale(y: Any, factor: Any) -> None:
     """y *= factor as BLAS does it: by 0 everything becomes +0, NaN and infinity too."""
@@ -136,3 +137,46 @@ def shift(y: Any, value: Any) -> None:
     for i in range(len(y)):
         for p in range(y.shape[1]):
             y[i, p] += value[i]
+
+
+# --- formulas for some channels of arrays (N, C, places), from ``first`` on: as many as there are values (channels,)
+
+
+@compiled(plain=plain.squared_distance)
+def squared_distance(x: Any, first: int, mean: Any, out: Any) -> None:
+    """out (N, channels, places) = (x - mean)²"""
+    for n in range(len(x)):
+        for c in range(len(mean)):
+            for p in range(x.shape[2]):
+                distance = x[n, first + c, p] - mean[c]
+                out[n, c, p] = distance * distance
+
+
+@compiled(plain=plain.channel_product)
+def channel_product(x: Any, y: Any, first: int, out: Any) -> None:
+    """out (N, channels, places) = x * y"""
+    for n in range(len(x)):
+        for c in range(out.shape[1]):
+            for p in range(x.shape[2]):
+                out[n, c, p] = x[n, first + c, p] * y[n, first + c, p]
+
+
+@compiled(plain=plain.normalize_and_keep)
+def normalize_and_keep(y: Any, kept: Any, first: int, mean: Any, deviation: Any) -> None:
+    """kept = y = (y - mean) / deviation"""
+    for n in range(len(y)):
+        for c in range(len(mean)):
+            for p in range(y.shape[2]):
+                value = (y[n, first + c, p] - mean[c]) / deviation[c]
+                y[n, first + c, p] = value
+                kept[n, first + c, p] = value
+
+
+@compiled(plain=plain.normalize_diff)
+def normalize_diff(dx: Any, y: Any, first: int, products: Any, total: Any, deviation: Any, factor: Any) -> None:
+    """dx = ((y * products + total) * factor + dx) / deviation"""
+    for n in range(len(y)):
+        for c in range(len(total)):
+            for p in range(y.shape[2]):
+                sums = y[n, first + c, p] * products[c] + total[c]
+                dx[n, first + c, p] = (sums * factor + dx[n, first + c, p]) / deviation[c]

@@ -11,6 +11,7 @@ from numpy.typing import DTypeLike
 from refcaffe.blob import Blob
 from refcaffe.checks import Checker
 from refcaffe.kernels import planes
+from refcaffe.kernels.compiled import copied
 from refcaffe.layers.base import Blobs, Layer, register
 from refcaffe.layers.broadcast import plane_sums
 from refcaffe.layers.sums import scale
@@ -87,11 +88,11 @@ class BatchNorm(Layer):
             for statistic, blob in ((mean, self.blobs[0]), (deviation, self.blobs[1])):
                 xp.copyto(statistic, side.data(blob).reshape(-1))
                 scale(statistic, factor)
-        else:
-            xp.copyto(mean, self._sums(side, x, one_over))
         if not side.gpu:
             self._normalize_on_host(x, y, mean, deviation, one_over)
             return
+        if not self.use_running:
+            xp.copyto(mean, self._sums(side, x, one_over))
         xp.subtract(x, mean[:, None], out=y)
         if not self.use_running:
             normed = side.mutable_data(self.normed).reshape(self.planes)
@@ -106,18 +107,26 @@ class BatchNorm(Layer):
         side.data(self.place_ones)
 
     def _normalize_on_host(self, x: Any, y: Any, mean: Any, deviation: Any, one_over: Any) -> None:
-        """The same in as few passes over memory as there can be."""
+        """The same in as few passes over memory as there can be: some channels at a time, which stay in the cache."""
         if self.use_running:
             self._variance_to_deviation(np, deviation)
             planes.each_plane(planes.normalize, x, y, (), (mean, deviation))
             return
         place_ones, image_ones = HOST.data(self.place_ones), HOST.data(self.image_ones)
-        squares = planes.sums_of(planes.squared_distance, (x,), (mean,), place_ones)
-        np.matmul(image_ones, squares * one_over, out=deviation)
-        self._move_statistics(HOST, mean, deviation)
-        self._variance_to_deviation(np, deviation)
-        normed = HOST.mutable_data(self.normed).reshape(self.planes)
-        planes.each_plane(planes.normalize_and_keep, x, y, (normed,), (mean, deviation))
+        normed, variance = HOST.mutable_data(self.normed).reshape(self.planes), np.empty_like(deviation)
+
+        def some(channels: slice) -> None:
+            center, spread = mean[channels], deviation[channels]
+            np.matmul(image_ones, planes.channel_sums(x[:, channels], place_ones) * one_over, out=center)
+            squares = planes.channel_sums_of(planes.squared_distance, (x,), channels, (center,), place_ones)
+            np.matmul(image_ones, squares * one_over, out=variance[channels])
+            spread[...] = variance[channels]
+            self._variance_to_deviation(np, spread)
+            copied(x[:, channels], y[:, channels])
+            planes.normalize_and_keep(y, normed, channels.start, center, spread)
+
+        planes.for_channels(self.planes, some)
+        self._move_statistics(HOST, mean, variance)
 
     def _variance_to_deviation(self, xp: Any, variance: Any) -> None:
         variance += self.eps
@@ -151,9 +160,7 @@ class BatchNorm(Layer):
             return
         y = side.data(self.normed).reshape(self.planes)
         if not side.gpu:
-            sums = planes.sums_of(planes.product, (y, dy), (), HOST.data(self.place_ones))
-            values = (np.matmul(HOST.data(self.image_ones), sums), self._sums(HOST, dy, 1), deviation)
-            planes.each_plane(planes.normalize_diff, dy, dx, (y,), values, factor)
+            self._diff_on_host(dy, dx, y, deviation, factor)
             return
         work = xp.multiply(y, dy, out=dx)
         products, total = self._sums(side, work, 1), self._sums(side, dy, 1)
@@ -162,6 +169,18 @@ class BatchNorm(Layer):
         work *= factor
         work += dy
         xp.divide(work, deviation[:, None], out=dx)
+
+    def _diff_on_host(self, dy: Any, dx: Any, y: Any, deviation: Any, factor: Any) -> None:
+        place_ones, image_ones = HOST.data(self.place_ones), HOST.data(self.image_ones)
+
+        def some(channels: slice) -> None:
+            products = planes.channel_sums_of(planes.channel_product, (y, dy), channels, (), place_ones)
+            total = np.matmul(image_ones, planes.channel_sums(dy[:, channels], place_ones))
+            copied(dy[:, channels], dx[:, channels])
+            values = np.matmul(image_ones, products), total, deviation[channels], factor
+            planes.normalize_diff(dx, y, channels.start, *values)
+
+        planes.for_channels(self.planes, some)
 
     def _sums(self, side: Side, array: Any, factor: Any) -> Any:
         """Each channel's sum over places, times a factor, over images: (N, C, places) to (C,)."""
