@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from refcaffe.kernels.im2col import Columns, add_columns, im2col
-from refcaffe.kernels.parallel import for_each, in_order, scratch
+from refcaffe.kernels.parallel import for_each, in_order, num_threads, scratch
 from refcaffe.kernels.products import ENOUGH, multiply, product
 from refcaffe.side import HOST
 
@@ -19,7 +19,7 @@ PIECE = 1 << 20  # elements of columns that a piece has at most
 WORTHWHILE = 1 << 17  # and at least, if there are images enough
 WIDE = 1024  # places from which on products are about as fast as they get
 NARROW = 96  # places below which they become slow
-PIECES = 8  # that a batch has at least, so that every thread gets some
+PIECES = 8  # of a batch whose sums are added up: the same on every machine
 SMALL_WEIGHT = 1 << 15  # elements up to which it is better to keep pieces of a gradient than to wait for one's turn
 LARGE_WEIGHT = 1 << 22
 
@@ -40,13 +40,16 @@ class Products:
         self.rows = self.places // max(1, self.width)
         self.where = where
 
-    def _pieces(self, images: int, divisible: bool) -> tuple[int, list[Rows]]:
-        """How many images a piece takes, and the ranges of rows; ``divisible``: an image may be divided."""
+    def _pieces(self, images: int, pieces: int, divisible: bool) -> tuple[int, list[Rows]]:
+        """How many images a piece takes, and the ranges of rows; ``divisible``: an image may be divided.
+
+        ``pieces``: how many there should be at least, if there are images enough.
+        """
         elements, places = max(1, self.group * self.depth * self.places), max(1, self.places)
-        together = min(max(WORTHWHILE // elements, -(-WIDE // places)), PIECE // elements, -(-images // PIECES))
+        together = min(max(WORTHWHILE // elements, -(-WIDE // places)), PIECE // elements, -(-images // pieces))
         parts = -(-elements // PIECE)
         if divisible and self._worthwhile(images):
-            parts = max(parts, min(-(-PIECES // max(1, images)), self.places // NARROW))
+            parts = max(parts, min(-(-pieces // max(1, images)), self.places // NARROW))
         step = max(1, -(-self.rows // parts))
         return max(1, together), [(start, min(start + step, self.rows)) for start in range(0, self.rows, step)]
 
@@ -55,7 +58,8 @@ class Products:
 
     def forward(self, images: Any, weight: Any, grids: Any, bias: Any) -> None:
         """grids = weight · columns of the images + bias (a column, or None)."""
-        together, ranges = self._pieces(len(images), divisible=True)
+        # Borders leave no trace in these sums, so that there need be no more than the threads here make use of.
+        together, ranges = self._pieces(len(images), 2 * num_threads(), divisible=True)
         if bias is not None:
             bias = bias.reshape(self.group, -1)
         if len(images) == len(ranges) == 1 and self._worthwhile(1):
@@ -103,7 +107,7 @@ class Products:
         if weight_diff is not None and weight.size > LARGE_WEIGHT:
             self._add_large_product(images, grids, weight_diff)
             weight_diff = None
-        together, ranges = self._pieces(len(grids), divisible=False)
+        together, ranges = self._pieces(len(grids), PIECES, divisible=False)
 
         def piece(i: int) -> Any:
             some = slice(i * together, (i + 1) * together)

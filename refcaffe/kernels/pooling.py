@@ -133,12 +133,19 @@ def _max_forward(
         for q in range(np.uintp(len(best))):
             best[q] = lowest
             at[q] = -1
-        for tap in taps:
+        for t in range(0, len(taps), 3):  # three at a time: fewer loads and stores of what is best so far
+            first, second, third = taps[t], taps[min(t + 1, len(taps) - 1)], taps[min(t + 2, len(taps) - 1)]
             for q in range(np.uintp(len(best))):
-                value = apart[q + tap]
-                higher = value > best[q]  # the first of equal ones stays; NaN never wins
-                best[q] = value if higher else best[q]
-                at[q] = np.int32(q + tap) if higher else at[q]
+                highest, place = best[q], at[q]
+                value = apart[q + first]
+                higher = value > highest  # the first of equal ones stays; NaN never wins
+                highest, place = (value, np.int32(q + first)) if higher else (highest, place)
+                value = apart[q + second]
+                higher = value > highest
+                highest, place = (value, np.int32(q + second)) if higher else (highest, place)
+                value = apart[q + third]
+                higher = value > highest
+                best[q], at[q] = (value, np.int32(q + third)) if higher else (highest, place)
         for i in range(rows):
             for j in range(np.uintp(columns)):
                 window = np.uintp(i * pitch) + j
