@@ -9,7 +9,7 @@ import numpy as np
 
 from refcaffe import context
 from refcaffe.checks import CheckError
-from refcaffe.device.room import require
+from refcaffe.device.room import host_block, require
 from refcaffe.device.runtime import INVALID_DEVICE, OUT_OF_MEMORY, Memory, Runtime
 
 try:
@@ -44,7 +44,7 @@ class CudaRuntime(Runtime):
                 if clear and memory is not None:
                     memory.array[:] = 0
             else:
-                memory = Memory(np.zeros(nbytes, np.uint8) if clear else np.empty(nbytes, np.uint8))
+                memory = Memory(host_block(nbytes, clear))
         except (MemoryError, cupy.cuda.runtime.CUDARuntimeError) as error:
             self.event("h_alloc_failed", how, nbytes)
             message = OUT_OF_MEMORY if pinned else f"Check failed: *ptr host allocation of size {nbytes} failed"

@@ -1,4 +1,4 @@
-"""How much memory the host has left, asked before a lot of it is taken.
+"""The host's memory: how much is left, asked before a lot of it is taken, and blocks of it.
 
 Systems lend more than they have, and end the process when it touches what is not there: too late to refuse.
 """
@@ -8,7 +8,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
+import numpy as np
+from numpy.typing import NDArray
+
 UNASKED = 1 << 24  # bytes: less is taken without a question, which costs some 50 microseconds
+LINE = 64  # bytes of a cache line
 
 _CGROUP = "/sys/fs/cgroup"
 
@@ -30,6 +34,13 @@ def require(nbytes: int) -> None:
     """Raise NoRoom unless the process can take so many bytes more; ask before tables that parameters size."""
     if not fits(nbytes):
         raise NoRoom(nbytes)
+
+
+def host_block(nbytes: int, clear: bool) -> NDArray[np.uint8]:
+    """Bytes of the host that begin where a cache line does: else every vector of 64 bytes would lie in two."""
+    block = (np.zeros if clear else np.empty)(nbytes + LINE - 1, np.uint8)
+    start = -block.ctypes.data % LINE
+    return block[start : start + nbytes]
 
 
 def room() -> float:

@@ -9,7 +9,7 @@ import numpy as np
 
 from refcaffe import context
 from refcaffe.checks import CheckError
-from refcaffe.device.room import require
+from refcaffe.device.room import host_block, require
 
 NO_GPU = "Cannot use GPU in CPU-only Caffe: check mode."
 NO_GPU_HINT = "no GPU here: install refcaffe[gpu] and set REFCAFFE_DEVICE=cuda, or REFCAFFE_DEVICE=fake to try without"
@@ -161,7 +161,7 @@ class HostRuntime(Runtime):
     def host_alloc(self, nbytes: int, pinned: bool, clear: bool) -> Memory | None:
         try:
             require(nbytes)
-            memory = Memory(np.zeros(nbytes, np.uint8) if clear else np.empty(nbytes, np.uint8))
+            memory = Memory(host_block(nbytes, clear))
         except MemoryError:
             raise CheckError(f"Check failed: *ptr host allocation of size {nbytes} failed", "syncedmem.hpp") from None
         self.event("h_alloc", "malloc", nbytes, memory)

@@ -128,9 +128,9 @@ class Products:
                 to_images[some] += bias
             return total
 
-        def commit(product: Any) -> None:
-            if product is not None:
-                np.add(weight_diff, product, out=weight_diff)
+        def commit(total: Any) -> None:
+            if total is not None:
+                np.add(weight_diff, total, out=weight_diff)
 
         pieces, worthwhile = -(-len(grids) // together), self._worthwhile(len(grids))
         if weight.size > SMALL_WEIGHT:
@@ -139,12 +139,12 @@ class Products:
         products: list[Any] = [None] * pieces
 
         def keep(i: int) -> None:
-            product = piece(i)
-            products[i] = None if product is None else product.copy()
+            total = piece(i)
+            products[i] = None if total is None else total.copy()
 
         for_each(pieces, keep, worthwhile)
-        for product in products:
-            commit(product)
+        for kept in products:
+            commit(kept)
 
     def _add_large_product(self, images: Any, grids: Any, weight_diff: Any) -> None:
         """As in ``backward``, divided by rows of the weight, so that no second array of its size is needed."""

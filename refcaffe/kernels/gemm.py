@@ -17,10 +17,11 @@ from typing import Any, cast
 
 import numpy as np
 from llvmlite import binding, ir
-from numba import njit, types
+from numba import extending, njit, types
 from numba.core import cgutils
-from numba.extending import intrinsic
 from numba.np.numpy_support import from_dtype
+
+intrinsic: Any = extending.intrinsic  # what it makes of a function is called with one argument less
 
 _AVX512 = bool(binding.get_host_cpu_features().get("avx512f"))
 BYTES = 64 if _AVX512 else 32  # of a vector
@@ -80,7 +81,10 @@ class _Code:
         """Ask for the cache line there, into the first cache or the second; nothing happens if there is no memory."""
         byte, number = ir.IntType(8).as_pointer(), ir.IntType(32)
         function = ir.FunctionType(ir.VoidType(), [byte, number, number, number])
-        given = [self.builder.bitcast(address, byte), *(ir.Constant(number, value) for value in (0, 3 if near else 2, 1))]
+        given = [
+            self.builder.bitcast(address, byte),
+            *(ir.Constant(number, value) for value in (0, 3 if near else 2, 1)),
+        ]
         self.builder.call(cgutils.get_or_insert_function(self.builder.module, function, "llvm.prefetch.p0i8"), given)
 
     def multiply_add(self, a: Any, b: Any, c: Any) -> Any:
@@ -271,7 +275,7 @@ def _gather(b: Any, first: int, out: Any) -> None:
 
 @njit(nogil=True, error_model="numpy")
 def _scatter(block: Any, out: Any, first: int, add: bool) -> None:
-    """Columns of ``out`` (rows, images, places) from ``first`` on, which may belong to several images, = block or +=."""
+    """Columns of ``out`` (rows, images, places) from ``first`` on, of one image or several, = block or +=."""
     j, columns = 0, block.shape[1]
     while j < columns:
         image, place = (first + j) // out.shape[2], (first + j) % out.shape[2]

@@ -19,6 +19,8 @@ from typing import Any, TypeVar, cast
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+from refcaffe.device.room import host_block
+
 GRAIN = 1 << 17  # elements that a kernel is worth handing out for
 WORKER_NAME = "refcaffe-worker"
 
@@ -225,7 +227,7 @@ def scratch(name: str, shape: tuple[int, ...], dtype: DTypeLike) -> NDArray[Any]
     count = prod(shape)
     held = _local.scratch.get((name, dtype))
     if held is None or held.size < count:
-        held = _local.scratch[name, dtype] = np.empty(count, dtype)
+        held = _local.scratch[name, dtype] = host_block(count * dtype.itemsize, clear=False).view(dtype)
     return held[:count].reshape(shape)
 
 

@@ -39,7 +39,7 @@ def squared_distance(x: Any, first: int, mean: Any, out: Any) -> None:
 
 
 def channel_product(x: Any, y: Any, first: int, out: Any) -> None:
-    np.multiply(*(_channels(array, first, out.shape[1]) for array in (x, y)), out=out)
+    np.multiply(_channels(x, first, out.shape[1]), _channels(y, first, out.shape[1]), out=out)
 
 
 def normalize_and_keep(y: Any, kept: Any, first: int, mean: Any, deviation: Any) -> None:

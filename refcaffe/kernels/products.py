@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 
 from refcaffe.kernels.compiled import has_compiler
-from refcaffe.kernels.parallel import for_each
+from refcaffe.kernels.parallel import for_each, num_threads
 from refcaffe.side import Side
 
 _BLOCK = 1 << 19  # elements of a product that a device keeps apart before they are added
 _NARROW = 128  # rows or columns that a piece of the work has at least
-_PIECES = 16  # that there are at most
+_BORDER = 32  # of rows or columns between pieces: a whole panel, and of BLAS's fours of dot products
 ENOUGH = 1 << 22  # multiplications that are worth more than one thread
 
 
@@ -66,12 +66,15 @@ def product(side: Side, a: Any, b: Any, out: Any, add: bool = False) -> None:
         return
     by_columns = columns >= rows and depth >= rows
     divided = columns if by_columns else rows
-    step = max(_NARROW, -(-divided // _PIECES))
+    # Borders leave no trace in the sums, so that there may be as many pieces as there are threads for.
+    step = -(-max(_NARROW, divided // (2 * num_threads())) // _BORDER) * _BORDER
     pieces = -(-divided // step)
 
     def piece(i: int) -> None:
         s, some = slice(i // pieces, i // pieces + 1), slice(i % pieces * step, (i % pieces + 1) * step)
-        if by_columns:
+        if rows == 1 and not add and b.strides[1] == b.itemsize:  # BLAS copies nothing of a vector of dot products
+            np.matmul(a[s], b[s, :, some], out=out[s, :, some])
+        elif by_columns:
             multiply(a[s], b[s, :, some], out[s, :, some], add=add)
         else:
             multiply(a[s, some], b[s], out[s, some], add=add)

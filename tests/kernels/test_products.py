@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from refcaffe.kernels import convolution, products
+from refcaffe.kernels import convolution, parallel, products
 from refcaffe.kernels.convolution import Products
 from refcaffe.kernels.im2col import Columns
 from refcaffe.side import HOST
@@ -105,3 +105,22 @@ def test_product_added_on_a_device(shape, block, monkeypatch):
     a, b, out = rng.standard_normal((s, m, k)), rng.standard_normal((s, k, n)), np.ones((s, m, n))
     products._product_on_device(HOST, a, b, out, add=True)
     np.testing.assert_allclose(out, 1 + a @ b, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("shape", [(1, 3000, 700), (20, 3000, 700), (700, 40, 600), (300, 700, 300)])
+@pytest.mark.parametrize("turned", [False, True])
+def test_threads_leave_no_trace(shape, turned):
+    m, k, n = shape
+    rng = np.random.default_rng(0)
+    a, b = rng.standard_normal((1, m, k), np.float32), rng.standard_normal((1, n, k), np.float32).swapaxes(1, 2)
+    b = b if turned else np.ascontiguousarray(b)
+    before, outs = parallel.num_threads(), []
+    try:
+        for threads in 1, 2, 5:
+            parallel.set_num_threads(threads)
+            outs.append(np.empty((1, m, n), np.float32))
+            with parallel.one_blas_thread:
+                products.product(HOST, a, b, outs[-1])
+    finally:
+        parallel.set_num_threads(before)
+    assert outs[0].tobytes() == outs[1].tobytes() == outs[2].tobytes()

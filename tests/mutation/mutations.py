@@ -117,8 +117,8 @@ MUTATIONS = [
     planted(
         "the last of equal maxima",
         "kernels/pooling.py",
-        "higher = value > best[q]",
-        "higher = value >= best[q]",
+        "higher = value > highest  # the first",
+        "higher = value >= highest  # the first",
         "layer/pooling/max-ties",
     ),
     planted(
