@@ -15,16 +15,19 @@ _log = logging.getLogger("refcaffe.kernels")
 @cache
 def _compiler() -> Callable[..., Any] | None:
     try:
-        import numba
+        from numba import config, njit
     except ImportError as missing:
         _log.warning("Kernels run in NumPy, some times slower: %s", missing)
         return None
-    compiler: Callable[..., Any] = numba.njit(cache=True, nogil=True, error_model="numpy")
+    if config.DISABLE_JIT:  # type: ignore[attr-defined]
+        _log.warning("Kernels run in NumPy, some times slower: NUMBA_DISABLE_JIT is set")
+        return None
+    compiler: Callable[..., Any] = njit(cache=True, nogil=True, error_model="numpy")
     return compiler
 
 
 def has_compiler() -> bool:
-    """Whether Numba is there; a warning is logged where it isn't."""
+    """Whether Numba is there and may compile; a warning is logged where not."""
     return _compiler() is not None
 
 

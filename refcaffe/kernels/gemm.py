@@ -241,46 +241,41 @@ def _pack(a: Any, first: int, rows: int, start: int, depth: int, out: Any, at: i
 
 
 @njit(nogil=True, error_model="numpy")
-def _copy(source: Any, target: Any, add: bool) -> None:
-    """target = source, or +=, for matrices of one shape."""
+def _copy(source: Any, target: Any) -> None:
+    """target = source, matrices of one shape."""
     size = target.itemsize
     rows, columns = target.shape
     lanes = BYTES // size
-    if not add and columns >= lanes and source.strides[1] == target.strides[1] == size:
-        for i in range(rows):
+    for i in range(rows):
+        if columns >= lanes and source.strides[1] == target.strides[1] == size:
             start, to = source.ctypes.data + i * source.strides[0], target.ctypes.data + i * target.strides[0]
             for j in range(0, columns + lanes - 1, lanes):
                 j = min(j, columns - lanes)
                 _copy_vector(target, start + j * size, to + j * size)
-    elif add:
-        for i in range(rows):
-            for j in range(columns):
-                target[i, j] += source[i, j]
-    else:
-        for i in range(rows):
+        else:
             for j in range(columns):
                 target[i, j] = source[i, j]
 
 
 @njit(nogil=True, error_model="numpy")
 def _gather(b: Any, first: int, out: Any) -> None:
-    """out = columns of ``b`` (rows, images, places) from ``first`` on, which belong to several images."""
+    """out = columns of ``b`` (rows, images, places) from ``first`` on, of one image or several."""
     j, columns = 0, out.shape[1]
     while j < columns:
         image, place = (first + j) // b.shape[2], (first + j) % b.shape[2]
         some = min(columns - j, b.shape[2] - place)
-        _copy(b[:, image, place : place + some], out[:, j : j + some], False)
+        _copy(b[:, image, place : place + some], out[:, j : j + some])
         j += some
 
 
 @njit(nogil=True, error_model="numpy")
-def _scatter(block: Any, out: Any, first: int, add: bool) -> None:
-    """Columns of ``out`` (rows, images, places) from ``first`` on, of one image or several, = block or +=."""
+def _scatter(block: Any, out: Any, first: int) -> None:
+    """Those columns of ``out`` (rows, images, places) = block."""
     j, columns = 0, block.shape[1]
     while j < columns:
         image, place = (first + j) // out.shape[2], (first + j) % out.shape[2]
         some = min(columns - j, out.shape[2] - place)
-        _copy(block[:, j : j + some], out[:, image, place : place + some], add)
+        _copy(block[:, j : j + some], out[:, image, place : place + some])
         j += some
 
 
@@ -293,25 +288,65 @@ def _part(left: int) -> int:
 
 
 @njit(nogil=True, error_model="numpy")
+def _panel_of(b: Any, first: int, columns: int, packs: bool, panel: Any) -> Any:
+    """Where columns of ``b`` (depth, images, places) lie from ``first`` on, and how many elements from row to row.
+
+    They are copied into ``panel`` if the whole panel does not lie side by side, or if they are to be packed.
+    """
+    depth, width = len(b), VECTORS * (BYTES // b.itemsize)
+    image, place = first // b.shape[2], first % b.shape[2]
+    if place + columns > b.shape[2]:
+        _gather(b, first, panel.reshape(-1, width)[:depth, :columns])
+    elif packs or columns < width or b.strides[2] != b.itemsize:
+        _pack(b[:, image].T, place, columns, 0, depth, panel, 0, width)
+    else:
+        return b.ctypes.data + image * b.strides[1] + place * b.itemsize, b.strides[0] // b.itemsize
+    return panel.ctypes.data, width
+
+
+@njit(nogil=True, error_model="numpy")
+def _multiply_panel(
+    panels: Any, height: int, b: Any, depth: int, bias: Any, out: Any, first: int, columns: int, add: bool, rest: Any
+) -> None:
+    """Columns of ``out`` (rows, images, places) from ``first`` on = panels of ``height`` rows · a panel, or +=.
+
+    ``b``: what ``_panel_of`` says of the latter. ``rest`` is room for a block.
+    """
+    size, rows = out.itemsize, len(out)
+    lanes = BYTES // size
+    vectors, width = (columns + lanes - 1) // lanes, VECTORS * lanes
+    image, place = first // out.shape[2], first % out.shape[2]
+    target = out.ctypes.data + image * out.strides[1] + place * size
+    whole = columns == width and place + columns <= out.shape[2] and out.strides[2] == size
+    for i in range(0, rows, height):
+        high = min(height, rows - i)
+        to, row = target + i * out.strides[0], out.strides[0] // size
+        if not whole:
+            to, row = rest.ctypes.data, width
+            if add:
+                _gather(out[i : i + high], first, rest[:high, :columns])
+        packed, last = panels.ctypes.data + i // height * depth * APART * size, bias.ctypes.data + i * size
+        _multiply_block(out, packed, b[0], b[1], depth, last, to, row, high, vectors, add)
+        if not whole:
+            _scatter(rest[:high, :columns], out[i : i + high], first)
+
+
+@njit(nogil=True, error_model="numpy")
 def _multiply(a: Any, b: Any, bias: Any, out: Any, add: bool) -> None:
     """As ``multiply``, for one matrix."""
     rows, depth = a.shape
-    size, b_places, places = out.itemsize, b.shape[2], out.shape[2]
-    columns = out.shape[1] * places
-    lanes = BYTES // size
-    width = VECTORS * lanes
+    columns, width = out.shape[1] * out.shape[2], VECTORS * (BYTES // out.itemsize)
     panels = np.empty((min(rows, TOGETHER) + ROWS - 1) // ROWS * min(depth, DEPTH) * APART, out.dtype)
     panel = np.empty(min(depth, DEPTH) * width, out.dtype)
-    rest = np.empty(ROWS * width, out.dtype)
-    biases = np.zeros(TOGETHER, out.dtype)
+    biases, rest = np.empty(min(rows, TOGETHER), out.dtype), np.empty((ROWS, width), out.dtype)
     for top in range(0, rows, TOGETHER):
         together = min(TOGETHER, rows - top)
         count = (together + ROWS - 1) // ROWS
         height = (together + count - 1) // count
+        to = out[top : top + together]
         start = 0
         while start < depth:
             part = _part(depth - start)
-            adds = add or start > 0
             biases[:] = 0
             if len(bias) and start + part == depth:
                 biases[:together] = bias[top : top + together]
@@ -319,30 +354,8 @@ def _multiply(a: Any, b: Any, bias: Any, out: Any, add: bool) -> None:
                 _pack(a, top + i, min(height, together - i), start, part, panels, i // height * part * APART, APART)
             for j in range(0, columns, width):
                 some = min(width, columns - j)
-                image, place = j // b_places, j % b_places
-                if place + some > b_places:
-                    _gather(b[start : start + part], j, panel.reshape(-1, width)[:part, :some])
-                    source, b_row = panel.ctypes.data, width
-                elif some < width or b.strides[2] != size or together > MANY:
-                    _pack(b[:, image].T, place, some, start, part, panel, 0, width)
-                    source, b_row = panel.ctypes.data, width
-                else:
-                    source = b.ctypes.data + start * b.strides[0] + image * b.strides[1] + place * size
-                    b_row = b.strides[0] // size
-                image, place = j // places, j % places
-                whole = some == width and place + some <= places and out.strides[2] == size
-                target = out.ctypes.data + top * out.strides[0] + image * out.strides[1] + place * size
-                for i in range(0, together, height):
-                    high = min(height, together - i)
-                    from_a = panels.ctypes.data + i // height * part * APART * size
-                    last = biases.ctypes.data + i * size
-                    to, row = target + i * out.strides[0], out.strides[0] // size
-                    if not whole:
-                        to, row = rest.ctypes.data, width
-                    vectors = (some + lanes - 1) // lanes
-                    _multiply_block(out, from_a, source, b_row, part, last, to, row, high, vectors, adds and whole)
-                    if not whole:
-                        _scatter(rest.reshape(ROWS, width)[:high, :some], out[top + i : top + i + high], j, adds)
+                factor = _panel_of(b[start : start + part], j, some, together > MANY, panel)
+                _multiply_panel(panels, height, factor, part, biases, to, j, some, add or start > 0, rest)
             start += part
 
 

@@ -61,8 +61,9 @@ def for_channels(shape: tuple[int, ...], body: Callable[[slice], Any]) -> None:
     Where BLAS would meet other fours of rows than in the whole, it gets the whole.
     """
     images, channels, places = shape
-    step = channels if channels % FOUR else max(1, TOGETHER // max(1, images * places))
-    for_ranges(channels, -(-step // SAFE_BORDER) * SAFE_BORDER, lambda i, j: body(slice(i, min(j, channels))))
+    each = max(1, images * places)
+    step = channels if channels % FOUR else TOGETHER // each
+    for_ranges(channels, -(-max(1, step) // SAFE_BORDER) * SAFE_BORDER, lambda i, j: body(slice(i, min(j, channels))))
 
 
 def channel_sums(planes: Any, ones: Any) -> Any:

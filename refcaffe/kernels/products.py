@@ -61,8 +61,10 @@ def product(side: Side, a: Any, b: Any, out: Any, add: bool = False) -> None:
         return
     stack, rows, columns = out.shape
     depth = a.shape[2]
+    # A vector of dot products: BLAS copies nothing.
+    best = _dot_products if rows == 1 and not add and b.strides[1] == b.itemsize else multiply
     if out.size * depth <= ENOUGH:
-        multiply(a, b, out, add=add)
+        best(a, b, out, add=add)
         return
     by_columns = columns >= rows and depth >= rows
     divided = columns if by_columns else rows
@@ -72,14 +74,16 @@ def product(side: Side, a: Any, b: Any, out: Any, add: bool = False) -> None:
 
     def piece(i: int) -> None:
         s, some = slice(i // pieces, i // pieces + 1), slice(i % pieces * step, (i % pieces + 1) * step)
-        if rows == 1 and not add and b.strides[1] == b.itemsize:  # BLAS copies nothing of a vector of dot products
-            np.matmul(a[s], b[s, :, some], out=out[s, :, some])
-        elif by_columns:
-            multiply(a[s], b[s, :, some], out[s, :, some], add=add)
+        if by_columns:
+            best(a[s], b[s, :, some], out[s, :, some], add=add)
         else:
-            multiply(a[s, some], b[s], out[s, some], add=add)
+            best(a[s, some], b[s], out[s, some], add=add)
 
     for_each(stack * pieces, piece)
+
+
+def _dot_products(a: Any, b: Any, out: Any, add: bool) -> None:
+    np.matmul(a, b, out=out)
 
 
 def _product_on_device(side: Side, a: Any, b: Any, out: Any, add: bool) -> None:

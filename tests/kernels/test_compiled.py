@@ -36,6 +36,13 @@ def test_a_kernel_runs_without_numba(no_compiler, caplog):
     assert [record.getMessage()[:36] for record in caplog.records] == ["Kernels run in NumPy, some times slo"]
 
 
+def test_numba_may_be_told_not_to_compile(monkeypatch):
+    monkeypatch.setattr("numba.config.DISABLE_JIT", 1)
+    module._compiler.cache_clear()
+    assert not module.has_compiler()
+    module._compiler.cache_clear()
+
+
 def test_the_form_in_numpy_runs_instead(no_compiler):
     def double(x):
         x *= 2

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -98,3 +102,39 @@ def test_nothing_to_multiply():
     multiply(np.ones((1, 3, 0), np.float32), np.ones((1, 0, 4), np.float32), out, np.ones((1, 3), np.float32))
     assert (out == 1).all()
     multiply(np.ones((1, 3, 2), np.float32), np.ones((1, 2, 0), np.float32), np.empty((1, 3, 0), np.float32))
+
+
+# Products of some shapes, as the bytes of one file; the argument says whether the vectors are to be narrow.
+PROGRAM = """
+import sys
+from llvmlite import binding
+if sys.argv[2] == "narrow":
+    features = binding.get_host_cpu_features()
+    features["avx512f"] = False
+    binding.get_host_cpu_features = lambda: features
+import numpy as np
+from refcaffe.kernels import gemm
+from refcaffe.kernels.products import multiply
+
+assert sys.argv[2] == "wide" or (gemm.BYTES, gemm.ROWS) == (32, 6)
+rng, outs = np.random.default_rng(5), []
+for real in np.float32, np.float64:
+    for rows, depth, columns in (1, 1, 1), (5, 900, 17), (40, 30, 100), (300, 400, 33), (16, 9, 200):
+        a, b = rng.standard_normal((2, rows, depth)).astype(real), rng.standard_normal((2, columns, depth)).astype(real)
+        for given in b.swapaxes(1, 2), np.ascontiguousarray(b.swapaxes(1, 2)):
+            outs.append(np.empty((2, rows, columns), real))
+            multiply(a, given, outs[-1], a[:, :, 0])
+np.savez(sys.argv[1], *outs)
+"""
+
+
+def test_the_width_of_vectors_leaves_no_trace(tmp_path):
+    found = []
+    for width in "wide", "narrow":
+        file, cache = tmp_path / f"{width}.npz", {"NUMBA_CACHE_DIR": str(tmp_path / width)}
+        command = [sys.executable, "-c", PROGRAM, str(file), width]
+        subprocess.run(command, check=True, env=os.environ | cache, timeout=300)
+        found.append(np.load(file))
+    assert len(found[0].files) == 20
+    for name in found[0].files:
+        assert found[0][name].tobytes() == found[1][name].tobytes(), name
