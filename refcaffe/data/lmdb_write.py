@@ -26,13 +26,15 @@ class LmdbWriter:
         self._partial = f"{source.rstrip(os.sep)}.partial-{os.getpid()}"
         self._pending: list[tuple[bytes, bytes]] = []
         self._pending_bytes = 0
-        self._make_folder()
         try:
+            self._make_folder()
             # Not safe until the last sync: nobody knows the folder before that.
             self._env: Any = lmdb.open(self._partial, map_size=_FIRST_MAP, sync=False)
-        except lmdb.Error as error:
+        except BaseException as error:  # an interrupt, too, leaves nothing behind
             shutil.rmtree(self._partial, ignore_errors=True)
-            raise translated(error, source) from None
+            if isinstance(error, lmdb.Error):
+                raise translated(error, source) from None
+            raise
 
     def _make_folder(self) -> None:
         made = not os.path.lexists(self._source)

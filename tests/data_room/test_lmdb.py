@@ -262,3 +262,15 @@ def test_backends_by_number(tmp_path):
         path = str(tmp_path / str(backend))
         data.write(path, RECORDS, backend)
         assert list(data.read(path, backend)) == RECORDS
+
+
+def test_an_interrupt_while_a_database_is_opened_leaves_nothing(tmp_path, monkeypatch):
+    def interrupted(path, **options):
+        open_environment(path, **options).close()
+        raise KeyboardInterrupt
+
+    open_environment = lmdb.open
+    monkeypatch.setattr(lmdb, "open", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        data.create(str(tmp_path / "db"))
+    assert not list(tmp_path.iterdir())
