@@ -58,10 +58,10 @@ class _Code:
         return self.builder.mul(place, self.number(count))
 
     def load(self, address: Any) -> Any:
-        return self.builder.load(self._of_vectors(address), align=self.itemsize)
+        return self.builder.load(self._of_vectors(address), align=1)
 
     def store(self, vector: Any, address: Any) -> None:
-        self.builder.store(vector, self._of_vectors(address), align=self.itemsize)
+        self.builder.store(vector, self._of_vectors(address), align=1)
 
     def _of_vectors(self, address: Any) -> Any:
         return self.builder.bitcast(address, self.vector.as_pointer())
@@ -371,10 +371,10 @@ Multiply = Callable[[Any, Any, Any, Any, bool], None]
 def multiply_compiled(dtype: Any) -> Multiply:
     """The function of a, b, bias, out and add that does out = a · b + bias, or += if ``add``, for floats or doubles.
 
-    Shapes are (S, M, K), (S, K, n, p), (S, M) or (S, 0) for no bias, (S, M, N, P), with any strides, and n p = N P;
+    Shapes are (S, M, K), (S, K, n, p), (S, M) or (S, 0) for no bias, (S, M, N, P), anywhere in memory, and n p = N P;
     nothing but the bias is empty.
     """
     real = from_dtype(dtype)
-    given = [types.Array(real, axes, "A", readonly=True) for axes in (3, 4, 2)]
-    signature = types.void(*given, types.Array(real, 4, "A"), types.boolean)
+    given = [types.Array(real, axes, "A", readonly=True, aligned=False) for axes in (3, 4, 2)]
+    signature = types.void(*given, types.Array(real, 4, "A", aligned=False), types.boolean)
     return cast(Multiply, njit([signature], cache=True, nogil=True, error_model="numpy")(_multiply_stack))

@@ -95,6 +95,16 @@ def test_no_column_depends_on_another(seed, rows, depth, columns):
     assert whole.tobytes() == parts.tobytes()
 
 
+def test_arrays_that_begin_anywhere():
+    """Memory that users hand to a blob may be a part of a file."""
+    block = np.random.default_rng(0).integers(0, 64, 4 * 900, np.uint8)
+    a, b, out = (block[i : i + 4 * n].view(np.float32) for i, n in ((1, 30), (203, 600), (2703, 180)))
+    a.flags.writeable = False
+    expected = a.reshape(1, 3, 10).copy() @ b.reshape(1, 10, 60).copy()
+    multiply(a.reshape(1, 3, 10), b.reshape(1, 10, 60), out.reshape(1, 3, 60))
+    np.testing.assert_allclose(out.reshape(1, 3, 60).copy(), expected, rtol=1e-5)
+
+
 def test_nothing_to_multiply():
     out = np.full((1, 3, 4), 7, np.float32)
     multiply(np.ones((1, 3, 0), np.float32), np.ones((1, 0, 4), np.float32), out, add=True)
