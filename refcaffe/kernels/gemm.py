@@ -6,7 +6,8 @@ are written as LLVM's instructions on whole vectors. Everything is in this one f
 for the date of one file.
 
 Sums are those of the recordings' BLAS: each is one chain of fused multiply-adds (where the processor has them) in the
-order of the depth, cut into parts of at most ``2 * DEPTH`` that are added up one after the other.
+order of the depth, cut into parts of at most DEPTH that are added up one after the other. (In some blocks at the
+borders of larger products that BLAS adds up several chains for each sum; these do not.)
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ BYTES = 64 if _AVX512 else 32  # of a vector
 ROWS = 14 if _AVX512 else 6  # of a block at most: its sums and a few vectors more fill the registers
 VECTORS = 2  # side by side in a block
 APART = BYTES // 4  # elements from one column of a packed panel to the next; at least ROWS
-DEPTH = 384
+DEPTH = 320
 TOGETHER = 24 * ROWS  # rows that are packed at a time: with DEPTH, what stays in a core's second cache
 MANY = 8 * ROWS  # rows for which copying a factor is worth its while
 TURN = 8  # a part's depth is a multiple of it, if it is not the last

@@ -61,11 +61,11 @@ def product(side: Side, a: Any, b: Any, out: Any, add: bool = False) -> None:
         return
     stack, rows, columns = out.shape
     depth = a.shape[2]
-    # A vector of dot products: BLAS copies nothing.
-    best = _dot_products if rows == 1 and not add and b.strides[1] == b.itemsize else multiply
     if out.size * depth <= ENOUGH:
-        best(a, b, out, add=add)
+        multiply(a, b, out, add=add)
         return
+    # Of many dot products with one vector BLAS is faster, since it copies nothing.
+    best = _dot_products if rows == 1 and not add and b.strides[1] == b.itemsize else multiply
     by_columns = columns >= rows and depth >= rows
     divided = columns if by_columns else rows
     # Borders leave no trace in the sums, so that there may be as many pieces as there are threads for.
