@@ -5,9 +5,9 @@ registers, and a compiler keeps few of its sums there; so the innermost loop, an
 are written as LLVM's instructions on whole vectors. Everything is in this one file since Numba's cache on disk asks
 for the date of one file.
 
-Sums are those of the recordings' BLAS: each is one chain of fused multiply-adds (where the processor has them) in the
-order of the depth, cut into parts of at most DEPTH that are added up one after the other. (In some blocks at the
-borders of larger products that BLAS adds up several chains for each sum; these do not.)
+Each sum is one chain of fused multiply-adds (where the processor has them) in the order of the depth, cut into parts
+of at most DEPTH that are added up one after the other: nearly the sums of the recordings' BLAS (docs/semantics), whose
+parts are 320 and which makes two chains in some blocks. Half of that alone brings a whole net no nearer to it.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ BYTES = 64 if _AVX512 else 32  # of a vector
 ROWS = 14 if _AVX512 else 6  # of a block at most: its sums and a few vectors more fill the registers
 VECTORS = 2  # side by side in a block
 APART = BYTES // 4  # elements from one column of a packed panel to the next; at least ROWS
-DEPTH = 320
+DEPTH = 384
 TOGETHER = 24 * ROWS  # rows that are packed at a time: with DEPTH, what stays in a core's second cache
 MANY = 8 * ROWS  # rows for which copying a factor is worth its while
 TURN = 8  # a part's depth is a multiple of it, if it is not the last

@@ -16,7 +16,7 @@ from refcaffe.kernels.products import multiply
 from tests.kernels.both import reals, seeds
 
 sizes = st.one_of(st.integers(1, 70), st.sampled_from([224, 225, 300]))
-depths = st.one_of(st.integers(1, 70), st.sampled_from([319, 320, 321, 639, 640, 641, 961]))
+depths = st.one_of(st.integers(1, 70), st.sampled_from([383, 384, 385, 767, 768, 769, 1153]))
 
 
 @st.composite
@@ -76,7 +76,7 @@ def test_order_of_the_sums(seed, depth, columns):
     assert out[0].tobytes() == expected.tobytes()
 
 
-@pytest.mark.parametrize("left, part", [(1, 1), (320, 320), (321, 160), (500, 256), (639, 320), (640, 320)])
+@pytest.mark.parametrize("left, part", [(1, 1), (384, 384), (385, 192), (500, 256), (767, 384), (768, 384)])
 def test_parts_of_the_depth(left, part):
     assert gemm._part(left) == part
 
