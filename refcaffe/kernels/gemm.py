@@ -13,7 +13,6 @@ parts are 320 and which makes two chains in some blocks. Half of that alone brin
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache
 from typing import Any, cast
 
 import numpy as np
@@ -259,12 +258,18 @@ def _copy(source: Any, target: Any) -> None:
 
 
 @njit(nogil=True, error_model="numpy")
+def _run(first: int, columns: int, places: int) -> Any:
+    """Which image and place column ``first`` is, and how many of the ``columns`` from there on are that image's."""
+    place = first % places
+    return first // places, place, min(columns, places - place)
+
+
+@njit(nogil=True, error_model="numpy")
 def _gather(b: Any, first: int, out: Any) -> None:
     """out = columns of ``b`` (rows, images, places) from ``first`` on, of one image or several."""
     j, columns = 0, out.shape[1]
     while j < columns:
-        image, place = (first + j) // b.shape[2], (first + j) % b.shape[2]
-        some = min(columns - j, b.shape[2] - place)
+        image, place, some = _run(first + j, columns - j, b.shape[2])
         _copy(b[:, image, place : place + some], out[:, j : j + some])
         j += some
 
@@ -274,8 +279,7 @@ def _scatter(block: Any, out: Any, first: int) -> None:
     """Those columns of ``out`` (rows, images, places) = block."""
     j, columns = 0, block.shape[1]
     while j < columns:
-        image, place = (first + j) // out.shape[2], (first + j) % out.shape[2]
-        some = min(columns - j, out.shape[2] - place)
+        image, place, some = _run(first + j, columns - j, out.shape[2])
         _copy(block[:, j : j + some], out[:, image, place : place + some])
         j += some
 
@@ -295,8 +299,8 @@ def _panel_of(b: Any, first: int, columns: int, packs: bool, panel: Any) -> Any:
     They are copied into ``panel`` if the whole panel does not lie side by side, or if they are to be packed.
     """
     depth, width = len(b), VECTORS * (BYTES // b.itemsize)
-    image, place = first // b.shape[2], first % b.shape[2]
-    if place + columns > b.shape[2]:
+    image, place, run = _run(first, columns, b.shape[2])
+    if run < columns:
         _gather(b, first, panel.reshape(-1, width)[:depth, :columns])
     elif packs or columns < width or b.strides[2] != b.itemsize:
         _pack(b[:, image].T, place, columns, 0, depth, panel, 0, width)
@@ -316,9 +320,9 @@ def _multiply_panel(
     size, rows = out.itemsize, len(out)
     lanes = BYTES // size
     vectors, width = (columns + lanes - 1) // lanes, VECTORS * lanes
-    image, place = first // out.shape[2], first % out.shape[2]
+    image, place, run = _run(first, columns, out.shape[2])
     target = out.ctypes.data + image * out.strides[1] + place * size
-    whole = columns == width and place + columns <= out.shape[2] and out.strides[2] == size
+    whole = run == width and out.strides[2] == size
     for i in range(0, rows, height):
         high = min(height, rows - i)
         to, row = target + i * out.strides[0], out.strides[0] // size
@@ -368,7 +372,6 @@ def _multiply_stack(a: Any, b: Any, bias: Any, out: Any, add: bool) -> None:
 Multiply = Callable[[Any, Any, Any, Any, bool], None]
 
 
-@cache
 def multiply_compiled(dtype: Any) -> Multiply:
     """The function of a, b, bias, out and add that does out = a · b + bias, or += if ``add``, for floats or doubles.
 

@@ -1,6 +1,6 @@
 """A process that cannot import Numba trains and passes recorded cases as one that can.
 
-Its matrix products are NumPy's, which add up in another order; everything else has the same bits.
+Its matrix products are NumPy's. The other process is made to use these, too: then everything has the same bits.
 """
 
 from __future__ import annotations
@@ -70,7 +70,11 @@ if sys.argv[1] == "0":
 import numpy as np
 import refcaffe
 from conformance.cli import main
-from refcaffe.kernels import compiled, relu
+from refcaffe.kernels import compiled, products, relu
+
+missing = sys.argv[1] == "0"
+assert (products._multiply(np.dtype(np.float32)) is products._plain) == missing
+products._multiply = lambda dtype: products._plain
 
 for name in "lenet", "others":
     refcaffe.set_random_seed(3)
@@ -83,7 +87,7 @@ for name in "lenet", "others":
     arrays = [blob.data for blobs in solver.net.params.values() for blob in blobs]
     arrays += [array for blob in solver.net.blobs.values() for array in (blob.data, blob.diff)]
     np.savez(f"{sys.argv[2]}/{name}.npz", *arrays)
-assert (compiled._compiler() is None) == (sys.argv[1] == "0") == (relu._forward._compiled is relu._forward.plain)
+assert (compiled._compiler() is None) == missing == (relu._forward._compiled is relu._forward.plain)
 sys.exit(main(sys.argv[3:]))
 """
 
@@ -117,15 +121,12 @@ def test_training(folders, name):
     assert len(plain.files) == len(compiled.files) > 20
     for one in compiled.files:
         assert np.isfinite(compiled[one]).all()
-        scale = np.abs(compiled[one]).max()
-        np.testing.assert_allclose(plain[one], compiled[one], rtol=1e-4, atol=1e-5 * scale, err_msg=one)
+        assert plain[one].tobytes() == compiled[one].tobytes(), one
 
 
 def test_recorded_cases(folders):
     plain, compiled = (json.loads((folder / "report.json").read_text())["cases"] for folder in folders)
     assert len(compiled) > 150
-    for one, other in zip(plain, compiled, strict=True):
-        for measure in "bitwise", "libm":
-            assert one["worst"].get(measure) == other["worst"].get(measure)
-        for key in "case", "status", "comparisons", "differences":
-            assert one[key] == other[key]
+    for case in plain + compiled:
+        del case["seconds"]
+    assert plain == compiled
